@@ -1,6 +1,7 @@
 """What the simulator itself asks of its control plane: is it ready, which nodes are there."""
 
 import ssl
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -31,6 +32,21 @@ def get(url: str, pki: Pki, identity: Identity) -> httpx2.Response | None:
     except (httpx2.HTTPError, OSError):
         return None
     return response if response.is_success else None
+
+
+def store_answers(socket: Path) -> bool:
+    """Whether etcd is healthy, by its socket."""
+    with tempfile.TemporaryDirectory(prefix="kai-anywhere-") as folder:
+        # A socket's path has at most 104 bytes (macOS): this one is short whatever the folder's is.
+        short = Path(folder, "simulator")
+        short.symlink_to(socket.parent)
+        with httpx2.Client(
+            transport=httpx2.HTTPTransport(uds=str(short / socket.name)), timeout=_TIMEOUT_SECONDS
+        ) as connection:
+            try:
+                return connection.get("http://etcd/health").is_success
+            except httpx2.HTTPError:
+                return False
 
 
 @contextmanager

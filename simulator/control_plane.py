@@ -17,7 +17,7 @@ from simulator.errors import PortTakenError, SimulatorError, disk_errors_explain
 from simulator.files import write_private
 from simulator.layout import STAGES, Layout
 from simulator.nodes import DEFAULT_NODES, NodeKind
-from simulator.pki import ADMINISTRATOR, CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
+from simulator.pki import ADMINISTRATOR, CONTROLLER_MANAGER, SCHEDULER, Pki
 from simulator.pods import egress, launcher
 from simulator.pods.stages import render as render_stages
 from simulator.ports import LOOPBACK
@@ -177,7 +177,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
     state = Records(ports=chosen, folder=str(layout.folder), programs=kai_programs, processes=running)
     supervisor = Supervisor(layout, state, report)
     with _stopped_where_it_ends(supervisor, report):
-        _start_store(supervisor, programs.etcd(installed, layout, identities, chosen), identities, chosen)
+        _start_store(supervisor, programs.etcd(installed, layout), layout, chosen)
         way = layout.egress if kai_programs else None
         supervisor.ensure(programs.api_server(installed, identities, chosen, older=older, egress=way))
         supervisor.wait(
@@ -205,7 +205,7 @@ def _write_kubeconfigs(layout: Layout, identities: Pki, server: str) -> None:
         write_private(layout.component_kubeconfig(identity.file), kubeconfig.render(identities, identity, server))
 
 
-def _start_store(supervisor: Supervisor, etcd: programs.Command, identities: Pki, chosen: Ports) -> None:
+def _start_store(supervisor: Supervisor, etcd: programs.Command, layout: Layout, chosen: Ports) -> None:
     """Have etcd running, and no API server of an earlier etcd."""
     if supervisor.ensure(etcd):
         # Each of the API server's hundred connections to a lost etcd waits for its own next attempt: requests hang
@@ -214,8 +214,7 @@ def _start_store(supervisor: Supervisor, etcd: programs.Command, identities: Pki
         # One that has just lost its etcd ends by itself: it may be gone from the process table, and a thread of it
         # still listen. The next one would end with `address already in use`.
         ports.becomes_free(chosen.api_server, within_seconds=_RELEASED_SECONDS)
-    health = f"https://{LOOPBACK}:{chosen.etcd}/health"
-    supervisor.wait("etcd", lambda: api.answers(health, identities, ETCD_CLIENT), "etcd ready")
+    supervisor.wait("etcd", lambda: api.store_answers(layout.etcd_socket), "etcd ready")
 
 
 def _make_nodes(supervisor: Supervisor, layout: Layout, nodes: Mapping[str, NodeKind], report: Report) -> None:
@@ -276,21 +275,18 @@ def api_version(server: str, identities: Pki) -> str | None:
 
 def _choose_ports(previous: Records | None, user_port: int | None, report: Report) -> Ports:
     """The ports of last time where they are ours or free, else others; the API server's as the user wants it."""
-    fresh = ports.free_ports(4, besides=user_port)
+    server, way = ports.free_ports(2, besides=user_port)
 
     def usable(process: str, port: int) -> bool:
         record = previous.processes.get(process) if previous else None
         ours = record is not None and alive(record.running)
         return ours or ports.becomes_free(port)
 
-    if previous is None:
-        etcd, etcd_peers, server, way = fresh
-    else:
+    fresh = server
+    if previous is not None:
         last = previous.ports
-        etcd = last.etcd if usable("etcd", last.etcd) else fresh[0]
-        etcd_peers = last.etcd_peers if usable("etcd", last.etcd_peers) else fresh[1]
-        server = last.api_server if usable("kube-apiserver", last.api_server) else fresh[2]
-        way = last.egress if usable(programs.PODS, last.egress) else fresh[3]
+        server = last.api_server if usable("kube-apiserver", last.api_server) else server
+        way = last.egress if usable(programs.PODS, last.egress) else way
         if user_port is None and server != last.api_server:
             report(
                 f"port {last.api_server} is taken by {ports.owner(last.api_server) or 'another process'}: the API "
@@ -300,7 +296,7 @@ def _choose_ports(previous: Records | None, user_port: int | None, report: Repor
         if not ports.is_free(user_port):
             raise SimulatorError(
                 f"Port {user_port} is taken by {ports.owner(user_port) or 'another process'}, so the API server can't "
-                f"listen there. Stop that process, or choose another port: python -m simulator up --port {fresh[2]}"
+                f"listen there. Stop that process, or choose another port: python -m simulator up --port {fresh}"
             )
         server = user_port
-    return Ports(etcd=etcd, etcd_peers=etcd_peers, api_server=server, egress=way)
+    return Ports(api_server=server, egress=way)

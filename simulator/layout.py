@@ -41,6 +41,11 @@ class Layout:
         return self.folder / "etcd"
 
     @property
+    def etcd_socket(self) -> Path:
+        """Where etcd answers: whoever can't enter the folder can't ask it."""
+        return self.folder / "etcd.sock"
+
+    @property
     def logs(self) -> Path:
         """One log per process."""
         return self.folder / "logs"
@@ -87,7 +92,7 @@ class Layout:
         """Delete the simulator's data, and the folder too where nothing else lies in it."""
         for path in (self.pki, self.etcd, self.logs, self.home, self.stages, self.pods):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (self.records, self.kubeconfig, self.egress, self.lock):
+        for path in (self.records, self.kubeconfig, self.egress, self.lock, *self.folder.glob("etcd*.sock")):
             path.unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()

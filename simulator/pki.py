@@ -25,7 +25,7 @@ SERVER_NAMES = (
 
 @dataclass(frozen=True)
 class Identity:
-    """A client of the API server or of etcd: the certificate's common name is the user, its organization a group."""
+    """A client of the API server: the certificate's common name is the user, its organization a group."""
 
     file: str
     user: str
@@ -35,8 +35,7 @@ class Identity:
 ADMINISTRATOR = Identity("admin", "kai-anywhere-simulator", "system:masters")
 CONTROLLER_MANAGER = Identity("kube-controller-manager", "system:kube-controller-manager")
 SCHEDULER = Identity("kube-scheduler", "system:kube-scheduler")
-ETCD_CLIENT = Identity("etcd-client", "kube-apiserver")
-IDENTITIES = (ADMINISTRATOR, CONTROLLER_MANAGER, SCHEDULER, ETCD_CLIENT)
+IDENTITIES = (ADMINISTRATOR, CONTROLLER_MANAGER, SCHEDULER)
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Pki:
 
     @property
     def server(self) -> tuple[Path, Path]:
-        """Certificate and key that etcd and the API server present."""
+        """Certificate and key that the API server presents."""
         return self.folder / "server.crt", self.folder / "server.key"
 
     @property

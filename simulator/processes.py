@@ -23,8 +23,8 @@ class Running:
     started: str
 
 
-def start(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Running:
-    """Start a program in a session of its own, its output appended to `log`.
+def start(arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> Running:
+    """Start a program in `folder`, in a session of its own, its output appended to `log`.
 
     Raises:
         OSError: the program can't be executed or the log can't be written.
@@ -35,6 +35,7 @@ def start(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -
         process = subprocess.Popen(
             list(arguments),
             env=environment,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

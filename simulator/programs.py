@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.policy_switches import FEATURE_GATES, RUNTIME_CONFIG
 from simulator.layout import STAGES, Layout
 from simulator.nodes import SIMULATED
-from simulator.pki import ADMINISTRATOR, CONTROLLER_MANAGER, ETCD_CLIENT, SCHEDULER, Pki
+from simulator.pki import ADMINISTRATOR, CONTROLLER_MANAGER, SCHEDULER, Pki
 from simulator.ports import LOOPBACK
 from simulator.records import Ports
 from toolchain import Program, cache
@@ -23,8 +23,16 @@ PODS = "pod-processes"
 """The name of the process that runs pods, see `simulator.pods`: no word that a person's kubectl is given."""
 
 SERVICE_RANGE = "10.96.0.0/16"
-ETCD_MEMBER_URL = "https://127.0.0.1:2380"
+_ETCD_MEMBER_URL = "https://127.0.0.1:2380"
 """What etcd calls itself to other members. There are none, and a changed value would not fit the stored one."""
+
+_ETCD_CLIENT_URL = "https://127.0.0.1:2379"
+"""What etcd tells clients that ask for its members, which the API server does not; a socket is refused there."""
+
+_ETCD_SOCKET = "unix://etcd.sock"
+"""`Layout.etcd_socket`, from the folder in which every process is started: a socket's path has at most 104 bytes
+(macOS), and a checkout's folder may have more. The API server has a hundred connections to it, each of which would
+begin with two certificates: a quarter of the processor time of a control plane's start."""
 
 
 _GIVEN = ("PATH", "GOGC", "GOMAXPROCS")
@@ -53,29 +61,19 @@ class Command:
         return digest.hexdigest()
 
 
-def etcd(programs: Mapping[Program, Path], layout: Layout, pki: Pki, ports: Ports) -> Command:
-    """The store. Clients and peers need a certificate: other users of the machine reach loopback too."""
-    certificate, key = pki.server
+def etcd(programs: Mapping[Program, Path], layout: Layout) -> Command:
+    """The store, on sockets in the folder: other users of the machine reach loopback, and not these."""
     return Command(
         "etcd",
         (
             str(programs[ETCD]),
             f"--data-dir={layout.etcd}",
             "--name=simulator",
-            f"--listen-client-urls=https://{LOOPBACK}:{ports.etcd}",
-            f"--advertise-client-urls=https://{LOOPBACK}:{ports.etcd}",
-            f"--listen-peer-urls=https://{LOOPBACK}:{ports.etcd_peers}",
-            f"--initial-advertise-peer-urls={ETCD_MEMBER_URL}",
-            f"--initial-cluster=simulator={ETCD_MEMBER_URL}",
-            "--client-cert-auth",
-            f"--trusted-ca-file={pki.authority}",
-            f"--cert-file={certificate}",
-            f"--key-file={key}",
-            "--peer-client-cert-auth",
-            f"--peer-trusted-ca-file={pki.authority}",
-            f"--peer-cert-file={certificate}",
-            f"--peer-key-file={key}",
-            # The gateway would present the server's certificate as a client, which this one does not allow.
+            f"--listen-client-urls={_ETCD_SOCKET}",
+            f"--advertise-client-urls={_ETCD_CLIENT_URL}",
+            "--listen-peer-urls=unix://etcd-peers.sock",
+            f"--initial-advertise-peer-urls={_ETCD_MEMBER_URL}",
+            f"--initial-cluster=simulator={_ETCD_MEMBER_URL}",
             "--enable-grpc-gateway=false",
             # A power cut may cost the last writes: nothing of value lives here, and waiting for the disk is most of
             # the time of every write on a small machine. A killed etcd loses nothing, the kernel has its writes.
@@ -98,7 +96,6 @@ def api_server(
         egress: its way to pods, where some are processes.
     """
     certificate, key = pki.server
-    etcd_certificate, etcd_key = pki.client(ETCD_CLIENT)
     kubelet_certificate, kubelet_key = pki.client(ADMINISTRATOR)
     public, private = pki.service_account
     return Command(
@@ -111,10 +108,7 @@ def api_server(
             f"--tls-private-key-file={key}",
             f"--client-ca-file={pki.authority}",
             "--authorization-mode=Node,RBAC",
-            f"--etcd-servers=https://{LOOPBACK}:{ports.etcd}",
-            f"--etcd-cafile={pki.authority}",
-            f"--etcd-certfile={etcd_certificate}",
-            f"--etcd-keyfile={etcd_key}",
+            f"--etcd-servers={_ETCD_SOCKET}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={public}",
             f"--service-account-signing-key-file={private}",

@@ -28,8 +28,9 @@ class ProcessRecord(_Strict):
 class Ports(_Strict):
     """The loopback ports in use."""
 
-    etcd: int = Field(ge=1, le=65535)
-    etcd_peers: int = Field(ge=1, le=65535)
+    # Files of older versions name the ports of etcd, which has none any more.
+    model_config = ConfigDict(extra="ignore")
+
     api_server: int = Field(ge=1, le=65535)
     egress: int = Field(ge=1, le=65535)
 

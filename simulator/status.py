@@ -88,7 +88,7 @@ def status(folder: Path) -> Status:
     """Look, change nothing; a folder that does not exist has a simulator of which nothing runs."""
     layout = Layout.of(folder)
     state = records.read(layout.records)
-    ports = {"etcd": state.ports.etcd, "kube-apiserver": state.ports.api_server} if state else {}
+    ports = {"kube-apiserver": state.ports.api_server} if state else {}
     processes = []
     for name in (*PROCESSES, *([PODS] if state and state.programs else [])):
         recorded = state.processes.get(name) if state else None
@@ -97,7 +97,7 @@ def status(folder: Path) -> Status:
             ProcessStatus(name, lives, recorded.pid if recorded and lives else None, ports.get(name) if lives else None)
         )
     # Without its store the API server lets every question run into a time-out.
-    can_answer = state is not None and all(process.alive for process in processes if process.name in ports)
+    can_answer = state is not None and all(each.alive for each in processes if each.name in {"etcd", "kube-apiserver"})
     version = api_version(f"https://{LOOPBACK}:{ports['kube-apiserver']}", Pki(layout.pki)) if can_answer else None
     nodes: tuple[NodeStatus, ...] = ()
     if version:

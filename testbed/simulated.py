@@ -66,18 +66,16 @@ def _write_first_start(data: Path, *, older: bool) -> None:
         for name, process in reversed(state.processes.items()):
             if name != "etcd":
                 processes.stop(process.running)
-        _forget(_OF_ONE_CLUSTER, state.ports.etcd, pki.ensure(layout.pki))
+        _forget(_OF_ONE_CLUSTER, layout.etcd_socket)
         simulator.down(layout.folder)
         layout.etcd.rename(data)
     finally:
         simulator.reset(layout.folder)
 
 
-def _forget(beginnings: tuple[bytes, ...], port: int, identities: pki.Pki) -> None:
+def _forget(beginnings: tuple[bytes, ...], socket: Path) -> None:
     """Delete keys of an etcd: etcdserverpb.KV's DeleteRange, whose fields are the first key and the one behind."""
-    certificate, key = (file.read_bytes() for file in identities.client(pki.ETCD_CLIENT))
-    credentials = grpc.ssl_channel_credentials(identities.authority.read_bytes(), key, certificate)
-    with grpc.secure_channel(f"{ports.LOOPBACK}:{port}", credentials) as channel:
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
         delete_range = channel.unary_unary(
             "/etcdserverpb.KV/DeleteRange", request_serializer=bytes, response_deserializer=bytes
         )
@@ -106,12 +104,12 @@ def _api_server(folder: Path) -> simulator.ControlPlane:
     layout.home.mkdir(mode=0o700)
     installed = toolchain.install((ETCD, KUBE_APISERVER))
     identities = pki.ensure(layout.pki)
-    chosen = records.Ports(**dict(zip(records.Ports.model_fields, ports.free_ports(4), strict=True)))
-    etcd, server = (f"https://{ports.LOOPBACK}:{port}" for port in (chosen.etcd, chosen.api_server))
+    chosen = records.Ports(**dict(zip(records.Ports.model_fields, ports.free_ports(2), strict=True)))
+    server = f"https://{ports.LOOPBACK}:{chosen.api_server}"
     write_private(layout.kubeconfig, kubeconfig.render(identities, pki.ADMINISTRATOR, server))
     supervisor = Supervisor(layout, records.Records(ports=chosen), to_stderr)
-    supervisor.ensure(programs.etcd(installed, layout, identities, chosen))
-    supervisor.wait("etcd", lambda: api.answers(f"{etcd}/health", identities, pki.ETCD_CLIENT), "etcd ready")
+    supervisor.ensure(programs.etcd(installed, layout))
+    supervisor.wait("etcd", lambda: api.store_answers(layout.etcd_socket), "etcd ready")
     supervisor.ensure(programs.api_server(installed, identities, chosen))
     # It makes its own namespaces and the Service of itself once it is ready, in its own time.
     namespaces = [
@@ -142,7 +140,7 @@ def start_older_beside(control_plane: simulator.ControlPlane) -> Iterator[Path]:
     installed = toolchain.install(toolchain.OLDER)
     chosen = state.ports.model_copy(update={"api_server": port})
     command = programs.api_server(installed, identities, chosen, older=True)
-    running = processes.start(command.arguments, command.environment(layout), layout.log("older"))
+    running = processes.start(command.arguments, command.environment(layout), layout.folder, layout.log("older"))
     try:
         eventually(lambda: api.answers(f"{server}/readyz", identities, pki.ADMINISTRATOR))
         yield file

@@ -15,7 +15,7 @@ import httpx2
 import yaml
 
 from simulator.operands.world import Object, labels
-from simulator.pki import ETCD_CLIENT, Pki
+from simulator.pki import ADMINISTRATOR, Pki
 from simulator.pods import probes
 from simulator.pods.images import ProgramError
 from simulator.pods.runner import Runner
@@ -30,7 +30,7 @@ Resolve = Callable[[str, int], Awaitable[Address | None]]
 
 def configuration(pki: Pki, port: int) -> bytes:
     """The API server's egress selector: what goes to the cluster goes through the proxy, with a certificate."""
-    certificate, key = pki.client(ETCD_CLIENT)
+    certificate, key = pki.client(ADMINISTRATOR)
     tls = {"caBundle": str(pki.authority), "clientCert": str(certificate), "clientKey": str(key)}
     connection: dict[str, Any] = {
         "proxyProtocol": "HTTPConnect",

@@ -129,11 +129,11 @@ def test_charts_bring_definitions_with_their_scopes() -> None:
 
 def test_no_command_line_holds_a_secret_and_each_names_its_folder(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path)
-    ports = Ports(etcd=1, etcd_peers=2, api_server=3, egress=4)
+    ports = Ports(api_server=3, egress=4)
     identities = Pki(layout.pki)
     installed = {program: Path("/bin") / program.name for program in SIMULATOR}
     for command in (
-        programs.etcd(installed, layout, identities, ports),
+        programs.etcd(installed, layout),
         programs.api_server(installed, identities, ports),
         programs.controller_manager(installed, layout, identities),
         programs.scheduler(installed, layout),

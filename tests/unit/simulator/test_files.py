@@ -87,7 +87,7 @@ def test_a_private_file_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 
 RECORDS = Records(
-    ports=Ports(etcd=1, etcd_peers=2, api_server=3, egress=4),
+    ports=Ports(api_server=3, egress=4),
     processes={"etcd": ProcessRecord(pid=4, started="then", fingerprint="f")},
 )
 
@@ -113,7 +113,13 @@ def test_a_copy_of_a_checkout_has_no_processes_and_one_that_was_moved_has_its_ow
     assert found.processes == RECORDS.processes
 
 
-@pytest.mark.parametrize("content", ["", "{", "{}", '{"ports": {"etcd": 1, "etcd_peers": 2, "api_server": "3"}}'])
+def test_records_of_a_version_whose_etcd_had_ports_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "processes.json"
+    path.write_text('{"ports": {"etcd": 1, "etcd_peers": 2, "api_server": 3, "egress": 4}, "programs": "images"}')
+    assert records.read(path) == Records(ports=RECORDS.ports, programs="images")
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", '{"ports": {"api_server": "3", "egress": 4}}'])
 def test_records_that_make_no_sense_count_as_none(tmp_path: Path, content: str) -> None:
     path = tmp_path / "processes.json"
     path.write_text(content)

@@ -24,7 +24,7 @@ SLEEPER = "import time; time.sleep(60)"
 def sleeper(tmp_path: Path) -> Iterator[Running]:
     """A process whose arguments name a program and a folder, as ours do."""
     arguments = [sys.executable, "-c", SLEEPER, "etcd", f"--data-dir={tmp_path}/etcd"]
-    running = processes.start(arguments, {}, tmp_path / "log")
+    running = processes.start(arguments, {}, tmp_path, tmp_path / "log")
     yield running
     processes.stop(running)
 
@@ -37,7 +37,7 @@ def test_a_started_process_is_alive_in_a_session_of_its_own(sleeper: Running) ->
 def test_a_python_built_for_an_old_glibc_starts_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As uv's are: their os.posix_spawn begins no session (Python 3.14.6, python-build-standalone of June 2026)."""
     monkeypatch.delattr(os, "posix_spawn")
-    running = processes.start([sys.executable, "-c", SLEEPER], {}, tmp_path / "log")
+    running = processes.start([sys.executable, "-c", SLEEPER], {}, tmp_path, tmp_path / "log")
     assert os.getsid(running.pid) == running.pid
     processes.stop(running)
     assert not processes.alive(running)
@@ -71,7 +71,7 @@ def test_output_is_appended_to_the_log(tmp_path: Path) -> None:
     log.write_text("before\n")
     shell = shutil.which("sh")
     assert shell
-    running = processes.start([shell, "-c", "echo out; echo err >&2; echo $ONLY"], {"ONLY": "this"}, log)
+    running = processes.start([shell, "-c", "echo out; echo err >&2; echo $ONLY"], {"ONLY": "this"}, tmp_path, log)
     eventually(lambda: not processes.alive(running))
     assert log.read_text() == "before\nout\nerr\nthis\n"
 
@@ -80,7 +80,7 @@ def test_of_a_program_that_panics_the_reason_is_shown_and_not_where_it_was(tmp_p
     layout = Layout.of(tmp_path)
     layout.logs.mkdir()
     panic = "panic: no space left on device\n\ngoroutine 1 [running]:\n" + "main.main()\n\t/main.go:31 +0x28\n" * 9
-    supervisor = Supervisor(layout, Records(ports=Ports(etcd=1, etcd_peers=2, api_server=3, egress=4)), lambda _: None)
+    supervisor = Supervisor(layout, Records(ports=Ports(api_server=3, egress=4)), lambda _: None)
     supervisor.ensure(Command("etcd", ("/bin/sh", "-c", 'printf "%s" "$0"; exit 2', panic)))
     with pytest.raises(SimulatorError) as caught:
         supervisor.wait("etcd", lambda: False, "etcd ready")
@@ -101,7 +101,7 @@ def _racing(tmp_path: Path, times: int) -> tuple[Supervisor, list[str]]:
         'echo x >> "$0"; [ $(wc -l < "$0") -gt "$1" ] && exec sleep 60; '
         "echo 'fatal error: concurrent map read and map write'; exit 2"
     )
-    supervisor = Supervisor(layout, Records(ports=Ports(etcd=1, etcd_peers=2, api_server=3, egress=4)), said.append)
+    supervisor = Supervisor(layout, Records(ports=Ports(api_server=3, egress=4)), said.append)
     supervisor.ensure(Command("kwok", ("/bin/sh", "-c", script, str(tries), str(times))))
     return supervisor, said
 
