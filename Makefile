@@ -87,13 +87,16 @@ images: install ## Print every image of STACK with digests; images.STACK.lock.js
 
 # First the fast tests, while Go builds what the others can't do without; then those, while it builds, at the lowest
 # priority, what only some of them ask for. They fetch it themselves where it is not there yet, so a failure there is theirs.
+# Two builds run beside each other: one alone comes to a large package again and again, which a single core compiles.
 test: install ## All tests, on the real Pulumi engine and a real API server; builds what can't be downloaded.
 	@trap 'kill $$ahead 2>/dev/null; wait' EXIT; trap 'exit 130' INT TERM; \
-	nice -n 19 $(BIN)/python -m toolchain install $(NEEDED) >/dev/null 2>&1 & ahead=$$!; \
+	beside() { nice -n 19 $(BIN)/python -m "$$@" >/dev/null 2>&1 & ahead="$$ahead $$!"; }; \
+	beside toolchain install --group engine; beside toolchain install --group simulator; \
 	$(PYTEST) -m "not engine" || exit; \
 	kill $$ahead 2>/dev/null; wait; \
+	beside toolchain install --group simulator; \
 	$(BIN)/python -m toolchain install $(NEEDED) || exit; \
-	nice -n 19 $(BIN)/python -m tests.support.programs >/dev/null 2>&1 & ahead=$$!; \
+	beside tests.support.programs; \
 	$(PYTEST) -m engine
 
 test-unit: install ## The fast tests: they need neither toolchain nor cluster.

@@ -1,5 +1,6 @@
 """Options and fixtures of every tier."""
 
+import gc
 import os
 import re
 import shutil
@@ -119,6 +120,18 @@ def longest_first(items: list[Any]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items)
+
+
+def pytest_sessionstart() -> None:
+    """Collect tests without a search for garbage: modules and tests all stay."""
+    gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Search what the tests make, and not the ten thousand of them again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 _SHIPPED_STACK = re.compile(rf"(?:{re.escape(str(ROOT))}/)?Pulumi\.[^/]+\.yaml")

@@ -11,6 +11,8 @@ from toolchain.progress import MEBIBYTE, duration, packages, progress, say
 from toolchain.recipe import ModuleFile, Recipe, module_files
 
 _FLAGS = ("-mod=readonly", "-buildvcs=false", "-trimpath")
+# What debuggers read is an eighth of the compiler's work, and the linker leaves it out (-s -w).
+_COMPILER = "-dwarf=false"
 
 
 def built(recipe: Recipe) -> Path:
@@ -76,7 +78,7 @@ def _packages(recipe: Recipe, source: Path, what: str) -> tuple[frozenset[str], 
                 return False
 
     mains = [package for _, package in recipe.packages]
-    listing = ["list", *_FLAGS, *_tags(recipe), "-deps", "-f", "package {{.ImportPath}} {{.Stale}}", *mains]
+    listing = ["list", *_flags(recipe), "-deps", "-f", "package {{.ImportPath}} {{.Stale}}", *mains]
     with progress(f"looking at the packages of {what}", 0, _modules) as advance:
         run_go(listing, source, what, take, cgo=recipe.cgo)
     return frozenset(stale_by_path), frozenset(path for path, stale in stale_by_path.items() if stale)
@@ -110,8 +112,7 @@ def _compile(recipe: Recipe, source: Path, into: Path, stale: frozenset[str], wh
     arguments = [
         "build",
         "-v",
-        *_FLAGS,
-        *_tags(recipe),
+        *_flags(recipe),
         "-ldflags",
         f"-s -w {variables}".rstrip(),
         "-o",
@@ -129,5 +130,7 @@ def _compile(recipe: Recipe, source: Path, into: Path, stale: frozenset[str], wh
         run_go(arguments, source, what, take, cgo=recipe.cgo)
 
 
-def _tags(recipe: Recipe) -> tuple[str, ...]:
-    return ("-tags", ",".join(recipe.tags)) if recipe.tags else ()
+def _flags(recipe: Recipe) -> tuple[str, ...]:
+    tags = ("-tags", ",".join(recipe.tags)) if recipe.tags else ()
+    plain = (f"-gcflags={pattern}={_COMPILER} -l" for pattern in recipe.plain)
+    return (*_FLAGS, *tags, f"-gcflags=all={_COMPILER}", *plain)

@@ -306,10 +306,11 @@ def test_down_leaves_no_process_and_keeps_the_data(own_folder: Path) -> None:
 
 
 def test_a_taken_port_is_named_with_its_owner(own_folder: Path) -> None:
-    with socket.create_server((LOOPBACK, 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(simulator.SimulatorError, match=rf"Port {port} is taken by .*pid {os.getpid()}\)"):
-            simulator.up(own_folder, port=port)
+    # One that no outgoing connection is given meanwhile.
+    [port] = free_ports(1)
+    taken = rf"Port {port} is taken by .*pid {os.getpid()}\)"
+    with socket.create_server((LOOPBACK, port)), pytest.raises(simulator.SimulatorError, match=taken):
+        simulator.up(own_folder, port=port)
     assert simulator.up(own_folder, port=port).server.endswith(f":{port}"), "the port is free now"
 
 

@@ -1,9 +1,11 @@
 """The order of the sources, and the environment made of them."""
 
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -11,6 +13,7 @@ import pytest
 
 from tests.unit.toolchain.conftest import Lay, Site
 from toolchain import ToolchainError, environment, install
+from toolchain.build import built
 from toolchain.install import Located, Origin, _install_plugin, _obtain, survey
 from toolchain.official import Asset, Download, PinnedChecksum
 from toolchain.path_lookup import plugin_folder
@@ -55,6 +58,15 @@ def test_what_is_missing_is_built_once_and_then_reused(builds: Path, capsys: pyt
     assert install([ETCD]) == first
     assert len(builds.read_text().splitlines()) == 1
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("plain", [(), ("example.com/generated/...",)])
+def test_nothing_is_compiled_for_debuggers_and_plain_packages_as_they_stand(
+    builds: Path, plain: tuple[str, ...]
+) -> None:
+    built(replace(ETCD.recipe, plain=plain))
+    flags = re.findall(r"-gcflags=(\S+)=-dwarf=false( -l)?(?= )", builds.read_text())
+    assert flags == [("all", ""), *((pattern, " -l") for pattern in plain)]
 
 
 def test_only_what_is_asked_for_is_built(builds: Path) -> None:

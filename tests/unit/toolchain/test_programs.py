@@ -139,9 +139,10 @@ def test_packages_built_together_are_named_like_their_programs() -> None:
             assert all(package.rpartition("/")[2] == program for program, package in recipe.packages)
 
 
-def test_a_better_estimate_keeps_the_cache_entry_and_another_variable_does_not() -> None:
+def test_a_better_estimate_and_a_faster_build_keep_the_cache_entry_and_another_variable_does_not() -> None:
     recipe = ETCD.recipe
     assert replace(recipe, minutes=99, go_cache_mib=99, result_mib=99).entry == recipe.entry
+    assert replace(recipe, plain=("example.com/...",)).entry == recipe.entry
     assert replace(recipe, variables=(("main.version", "2"),)).entry != recipe.entry
     assert replace(recipe, tags=("no_zfs",)).entry != recipe.entry
     assert replace(recipe, cgo=True).entry != recipe.entry
