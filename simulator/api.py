@@ -1,9 +1,12 @@
 """What the simulator itself asks of its control plane: is it ready, which nodes are there."""
 
+import socket
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import httpx2
@@ -34,19 +37,21 @@ def get(url: str, pki: Pki, identity: Identity) -> httpx2.Response | None:
     return response if response.is_success else None
 
 
-def store_answers(socket: Path) -> bool:
+def store_answers(path: Path) -> bool:
     """Whether etcd is healthy, by its socket."""
     with tempfile.TemporaryDirectory(prefix="kai-anywhere-") as folder:
         # A socket's path has at most 104 bytes (macOS): this one is short whatever the folder's is.
         short = Path(folder, "simulator")
-        short.symlink_to(socket.parent)
-        with httpx2.Client(
-            transport=httpx2.HTTPTransport(uds=str(short / socket.name)), timeout=_TIMEOUT_SECONDS
-        ) as connection:
-            try:
-                return connection.get("http://etcd/health").is_success
-            except httpx2.HTTPError:
-                return False
+        short.symlink_to(path.parent)
+        # httpx2 leaves a socket open that was refused.
+        with socket.socket(socket.AF_UNIX) as connected, suppress(OSError, HTTPException):
+            connected.settimeout(_TIMEOUT_SECONDS)
+            connected.connect(str(short / path.name))
+            connection = HTTPConnection("etcd")
+            connection.sock = connected
+            connection.request("GET", "/health")
+            return connection.getresponse().status == HTTPStatus.OK
+    return False
 
 
 @contextmanager

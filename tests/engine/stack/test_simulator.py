@@ -45,8 +45,8 @@ def client(cluster: simulator.ControlPlane) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A simulator that tests may break; each leaves it running."""
-    folder = tmp_path_factory.mktemp("breakable") / "simulator"
+    """A simulator that tests may break; each leaves it running. Its path is longer than a socket's may be."""
+    folder = tmp_path_factory.mktemp("breakable") / ("long" * 30) / "simulator"
     with start(folder):
         yield folder
 
