@@ -162,7 +162,7 @@ def _up(  # noqa: PLR0913, PLR0917 - what `up` was told, and what it looked up
         kai_programs = previous.programs
     if kai_programs is not None:
         _check(kai_programs, previous)
-    for subfolder in (layout.logs, layout.home):
+    for subfolder in (layout.logs, layout.home, layout.sockets):
         subfolder.mkdir(mode=0o700, exist_ok=True)
     identities = pki.ensure(layout.pki)
     chosen = _choose_ports(previous, port, report)
@@ -275,17 +275,17 @@ def api_version(server: str, identities: Pki) -> str | None:
 
 def _choose_ports(previous: Records | None, user_port: int | None, report: Report) -> Ports:
     """The ports of last time where they are ours or free, else others; the API server's as the user wants it."""
-    server, way = ports.free_ports(2, besides=user_port)
+    fresh, way = ports.free_ports(2, besides=user_port)
+    server = fresh
 
     def usable(process: str, port: int) -> bool:
         record = previous.processes.get(process) if previous else None
         ours = record is not None and alive(record.running)
         return ours or ports.becomes_free(port)
 
-    fresh = server
     if previous is not None:
         last = previous.ports
-        server = last.api_server if usable("kube-apiserver", last.api_server) else server
+        server = last.api_server if usable("kube-apiserver", last.api_server) else fresh
         way = last.egress if usable(programs.PODS, last.egress) else way
         if user_port is None and server != last.api_server:
             report(

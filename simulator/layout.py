@@ -41,9 +41,14 @@ class Layout:
         return self.folder / "etcd"
 
     @property
+    def sockets(self) -> Path:
+        """Where processes work, and etcd listens: nobody else enters, whoever may enter the whole folder."""
+        return self.folder / "sockets"
+
+    @property
     def etcd_socket(self) -> Path:
-        """Where etcd answers: whoever can't enter the folder can't ask it."""
-        return self.folder / "etcd.sock"
+        """Where etcd answers."""
+        return self.sockets / "etcd.sock"
 
     @property
     def logs(self) -> Path:
@@ -90,9 +95,9 @@ class Layout:
 
     def delete(self) -> None:
         """Delete the simulator's data, and the folder too where nothing else lies in it."""
-        for path in (self.pki, self.etcd, self.logs, self.home, self.stages, self.pods):
+        for path in (self.pki, self.etcd, self.logs, self.home, self.sockets, self.stages, self.pods):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (self.records, self.kubeconfig, self.egress, self.lock, *self.folder.glob("etcd*.sock")):
+        for path in (self.records, self.kubeconfig, self.egress, self.lock):
             path.unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()

@@ -62,7 +62,7 @@ class Command:
 
 
 def etcd(programs: Mapping[Program, Path], layout: Layout) -> Command:
-    """The store, on sockets in the folder: other users of the machine reach loopback, and not these."""
+    """The store, on sockets in a folder of its own: other users of the machine reach loopback, and not these."""
     return Command(
         "etcd",
         (

@@ -67,7 +67,7 @@ class Supervisor:
         with suppress(FileNotFoundError):
             log.replace(log.with_suffix(".previous.log"))
         try:
-            running = processes.start(command.arguments, command.environment(self._layout), self._layout.folder, log)
+            running = processes.start(command.arguments, command.environment(self._layout), self._layout.sockets, log)
         except (FileNotFoundError, PermissionError) as error:
             if error.filename == str(log):
                 raise

@@ -102,6 +102,7 @@ def _api_server(folder: Path) -> simulator.ControlPlane:
     layout = Layout.of(folder)
     layout.logs.mkdir(mode=0o700, parents=True)
     layout.home.mkdir(mode=0o700)
+    layout.sockets.mkdir(mode=0o700)
     installed = toolchain.install((ETCD, KUBE_APISERVER))
     identities = pki.ensure(layout.pki)
     chosen = records.Ports(**dict(zip(records.Ports.model_fields, ports.free_ports(2), strict=True)))
@@ -140,7 +141,7 @@ def start_older_beside(control_plane: simulator.ControlPlane) -> Iterator[Path]:
     installed = toolchain.install(toolchain.OLDER)
     chosen = state.ports.model_copy(update={"api_server": port})
     command = programs.api_server(installed, identities, chosen, older=True)
-    running = processes.start(command.arguments, command.environment(layout), layout.folder, layout.log("older"))
+    running = processes.start(command.arguments, command.environment(layout), layout.sockets, layout.log("older"))
     try:
         eventually(lambda: api.answers(f"{server}/readyz", identities, pki.ADMINISTRATOR))
         yield file

@@ -233,6 +233,7 @@ def test_a_second_start_reuses_every_process(own_folder: Path) -> None:
     plane = simulator.up(own_folder)
     assert pids(own_folder) == before
     assert plane.kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert Layout.of(plane.folder).etcd_socket.parent.stat().st_mode & 0o777 == 0o700, "nobody else asks etcd"
 
 
 @pytest.mark.parametrize("victim", PROCESSES)
@@ -398,8 +399,7 @@ def test_a_start_killed_halfway_is_finished_by_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "simulator"
     with command(folder, "up") as first:
         assert first.stderr
-        while "etcd ready" not in first.stderr.readline():
-            pass
+        assert any("etcd ready" in line for line in first.stderr)
         first.kill()
     # As if it had died before it could write anything down: only the arguments tell whose processes these are.
     Layout.of(folder).records.unlink()

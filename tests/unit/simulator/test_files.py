@@ -147,7 +147,7 @@ def test_other_errors_of_the_system_stay_what_they_are() -> None:
 
 def test_deleting_leaves_what_is_not_the_simulators(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path / "folder")
-    for folder in (layout.pki, layout.etcd, layout.logs, layout.home):
+    for folder in (layout.pki, layout.etcd, layout.logs, layout.home, layout.sockets):
         folder.mkdir(parents=True)
         (folder / "file").touch()
     mine = layout.folder / "mine"

@@ -79,6 +79,7 @@ def test_output_is_appended_to_the_log(tmp_path: Path) -> None:
 def test_of_a_program_that_panics_the_reason_is_shown_and_not_where_it_was(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path)
     layout.logs.mkdir()
+    layout.sockets.mkdir()
     panic = "panic: no space left on device\n\ngoroutine 1 [running]:\n" + "main.main()\n\t/main.go:31 +0x28\n" * 9
     supervisor = Supervisor(layout, Records(ports=Ports(api_server=3, egress=4)), lambda _: None)
     supervisor.ensure(Command("etcd", ("/bin/sh", "-c", 'printf "%s" "$0"; exit 2', panic)))
@@ -95,6 +96,7 @@ def _racing(tmp_path: Path, times: int) -> tuple[Supervisor, list[str]]:
     """A supervisor of a program that ends by a race that many times, and then runs; and what it reports."""
     layout, said = Layout.of(tmp_path), list[str]()
     layout.logs.mkdir()
+    layout.sockets.mkdir()
     tries = tmp_path / "tries"
     tries.touch()
     script = (
