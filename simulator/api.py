@@ -39,8 +39,9 @@ def get(url: str, pki: Pki, identity: Identity) -> httpx2.Response | None:
 
 def store_answers(path: Path) -> bool:
     """Whether etcd is healthy, by its socket."""
-    with tempfile.TemporaryDirectory(prefix="kai-anywhere-") as folder:
-        # A socket's path has at most 104 bytes (macOS): this one is short whatever the folder's is.
+    # A socket's path has at most 104 bytes (macOS): this one is short whatever the folder's and TMPDIR's are. Only this
+    # user enters the folder that is made there.
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="kai-anywhere-") as folder:
         short = Path(folder, "simulator")
         short.symlink_to(path.parent)
         # httpx2 leaves a socket open that was refused.

@@ -148,7 +148,7 @@ KUBERNETES_PROVIDER = Program(
             ModuleFile("kubernetes-provider", _PROVIDER_MODULE, f"cmd/{_PROVIDER}/{file}")
             for file in ("schema.json", "terraform-mapping.json")
         ),
-        # Half of the compiler's work: every kind of Kubernetes as Pulumi programs in Go write it, of which it uses few.
+        # Every kind of Kubernetes as Pulumi programs in Go write it: a quarter less time, and the provider uses few.
         plain=("github.com/pulumi/pulumi-kubernetes/sdk/v4/...",),
         minutes=8,
         go_cache_mib=5000,
