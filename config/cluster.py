@@ -113,9 +113,9 @@ class ClusterSettings(Settings):
     """Objects that exist already and that the stack may change all the same: `Queue/default-queue`,
     `ConfigMap/gpu-operator/gpu-operator-endpoints`, `Node/jetson-1` for its labels. Their values are given back."""
     tolerated_taints: Annotated[tuple[Taint, ...], Field(strict=False)] = ()
-    """Taints of nodes that every pod of this program, of the GPU Operator and of KAI tolerates, besides those that the
-    charts tolerate by default (`nvidia.com/gpu`): `dedicated=gpus:NoSchedule`, or `dedicated:NoSchedule` for every
-    value. Pods that use the GPUs have to tolerate them too."""
+    """Taints of nodes that every pod of this program, of the GPU Operator and of KAI tolerates:
+    `dedicated=gpus:NoSchedule`, or `dedicated:NoSchedule` for every value. The GPU Operator's pods on nodes tolerate
+    `nvidia.com/gpu` without it. Pods that use the GPUs have to tolerate them too."""
     containerd_base_dir: HostPath | None = None
     """k8s-snap only: the bootstrap option `containerd-base-dir`, recorded on a node in
     /var/snap/k8s/common/lock/.containerd-base-dir."""

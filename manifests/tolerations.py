@@ -41,6 +41,9 @@ def pod_tolerations(cluster: ClusterSettings) -> Manifest:
     return {"tolerations": stack_tolerations} if stack_tolerations else {}
 
 
-def setting_for(taints: Iterable[str]) -> str:
-    """The setting that has the stack's pods tolerate taints, which are written as kubectl writes them."""
-    return f"cluster.tolerated_taints: [{', '.join(taints)}]"
+def setting_for(cluster: ClusterSettings, taints: Iterable[str]) -> str:
+    """The setting that has the stack's pods tolerate taints too, which are written as kubectl writes them.
+
+    It is the whole setting: who pastes it in the place of the old one keeps what that has.
+    """
+    return f"cluster.tolerated_taints: [{', '.join(dict.fromkeys((*cluster.tolerated_taints, *taints)))}]"

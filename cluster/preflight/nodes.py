@@ -16,6 +16,8 @@ from manifests.wording import first_of
 CDI_SINCE = (1, 7)
 """The release line of containerd that knows CDI."""
 
+_PODS_TOO = "Pods that use the GPUs have to tolerate it too."
+
 
 def judge_nodes(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Finding]:
     """Every finding about nodes."""
@@ -146,7 +148,7 @@ def _taints(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Find
         yield Finding(
             f"every node has a taint that KAI's pods do not tolerate: {first_of(taints)}. They stay Pending.",
             f"Take the taint from a node: kubectl taint node {next(iter(repelling))} {taints[0]}-. Or have the stack's "
-            f"pods tolerate it: {setting_for(taints[:1])}. Pods that use the GPUs have to tolerate it too.",
+            f"pods tolerate it: {setting_for(settings.cluster, taints[:1])}. {_PODS_TOO}",
             fatal=False,
         )
         return
@@ -162,8 +164,8 @@ def _taints(settings: StackSettings, nodes: Mapping[str, Node]) -> Iterator[Find
         yield Finding(
             f"the GPU Operator's pods do not run on {first_of(names)}: taint {', '.join(repelled)}. No GPU is "
             "advertised there.",
-            f"Have the stack's pods tolerate it: {setting_for(repelled)}. Pods that use the GPUs have to tolerate it "
-            f"too. Or take it away: kubectl taint node {names[0]} {' '.join(f'{taint}-' for taint in repelled)}.",
+            f"Have the stack's pods tolerate it: {setting_for(settings.cluster, repelled)}. {_PODS_TOO} Or take it "
+            f"away: kubectl taint node {names[0]} {' '.join(f'{taint}-' for taint in repelled)}.",
             fatal=False,
         )
 

@@ -141,7 +141,8 @@ def _plugin_not_ready(facts: Facts) -> Iterator[Finding]:
 def _without_taints(facts: Facts, node: str, taints: list[str]) -> str:
     away = " ".join(f"{taint}-" for taint in taints)
     if facts.settings and facts.settings.gpu_operator.install:
-        tolerate = f"Or have the stack's pods tolerate it: {setting_for(taints)}, then pulumi up."
+        setting = setting_for(facts.settings.cluster, taints)
+        tolerate = f"Or have the stack's pods tolerate it: {setting}, then pulumi up."
     else:
         tolerate = (
             "Or let the operator's pods tolerate it, with an entry more in spec.daemonsets.tolerations: kubectl edit "

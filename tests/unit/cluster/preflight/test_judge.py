@@ -336,6 +336,15 @@ def test_what_the_finding_says_of_a_taint_is_the_setting_that_ends_it() -> None:
     assert _findings(changed(x86(), "cluster.tolerated_taints", taints), nodes=nodes) == []
 
 
+def test_who_pastes_the_setting_over_the_old_one_keeps_the_taints_that_it_has() -> None:
+    nodes = _tainted("gpu-1", "dedicated=robots:NoSchedule", "site=:NoExecute", labels=_GPU) | _tainted("cpu-1")
+    alone = _tainted("gpu-1", "dedicated=robots:NoSchedule", "site=:NoExecute", labels=_GPU)
+    stack = changed(x86(), "cluster.tolerated_taints", ["site:NoExecute"])
+    for each in (nodes, alone):
+        [finding] = _findings(stack, nodes=each)
+        assert "cluster.tolerated_taints: [site:NoExecute, dedicated=robots:NoSchedule]. Pods" in finding.remedy
+
+
 def test_a_named_jetson_counts_as_a_gpu_and_nodes_with_one_taint_are_one_warning() -> None:
     stack = changed(jetson(), "platform.tegra_nodes", {"jetson-1": _JETSON, "jetson-2": _JETSON})
     nodes = _tainted("jetson-1", "a=b:NoSchedule") | _tainted("jetson-2", "a=b:NoSchedule") | _tainted("cpu-1")

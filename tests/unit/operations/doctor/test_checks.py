@@ -261,6 +261,9 @@ def test_a_taint_that_keeps_the_device_plugin_off_a_node_is_named_with_its_ways_
     assert judged.remedy.startswith(away if named else "See why it has no pod there: ")
     setting = "cluster.tolerated_taints: [dedicated=robots:NoSchedule], then pulumi up."
     assert judged.remedy.endswith(setting) == bool(named)
+    world.settings = changed(jetson(), "cluster.tolerated_taints", ["site:NoExecute"])
+    both = "cluster.tolerated_taints: [site:NoExecute, dedicated=robots:NoSchedule], then pulumi up."
+    assert fired(world.diagnosis(api, tmp_path))["KA0306"].remedy.endswith(both) == bool(named)
     world.settings = changed(jetson(), "gpu_operator.install", value=False)
     if named:
         remedy = fired(world.diagnosis(api, tmp_path))["KA0306"].remedy
