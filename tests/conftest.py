@@ -90,9 +90,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 LONGEST = (
     "tests/engine/teams",
-    "tests/faults",
-    "tests/cluster",
     "tests/engine/charts",
+    "tests/cluster",
+    "tests/faults",
     "tests/engine/docs/test_guides.py",
     "tests/engine/stack/test_lifecycle.py",
     "tests/engine/stack/test_random_settings.py",
@@ -108,7 +108,10 @@ LONGEST = (
     "tests/engine/policy",
     "tests/engine/reservation",
 )
-"""What runs longest, the longest first; a folder's files share what its fixtures make once per worker."""
+"""What runs longest, the longest first; a folder's files share what its fixtures make once per worker.
+
+Of those that begin together, charts never wait and the others mostly do.
+"""
 
 
 def longest_first(items: list[Any]) -> None:
