@@ -192,7 +192,7 @@ class Stack:
         return Run(done.returncode, output, changes, changed)
 
     def _init(self, project: str, passphrase: str) -> None:
-        """Make the stack, or copy the one that a test made with the same names and passphrase.
+        """Make the stack, or copy the one that a test made with the same names and passphrase. A copy is not selected.
 
         `pulumi stack init` takes half a second of processor time, most of it to derive a key.
         """

@@ -38,7 +38,10 @@ def _with_the_program(tmp_path: Path, environment: dict[str, str]) -> Stack:
     (tmp_path / "stack").mkdir()
     shutil.copy(ROOT / "__main__.py", tmp_path / "stack")
     settings = changed(jetson(), "cluster.kubeconfig", str(tmp_path / "no-kubeconfig"))
-    return Stack(tmp_path / "stack", settings, environment | {"PYTHONPATH": str(ROOT)}, project=project)
+    stack = Stack(tmp_path / "stack", settings, environment | {"PYTHONPATH": str(ROOT)}, project=project)
+    # Pages name no stack where one is selected.
+    stack.run("stack", "select")
+    return stack
 
 
 @pytest.mark.parametrize("name", stack_names(ROOT))
