@@ -205,7 +205,7 @@ class Stack:
 
         if not (made := made_once(f"stack-{identity}", make)):
             self.run("stack", "init", self.name)
-        elif not self._file.exists():
+        elif not any((self.folder / "state").iterdir()):
             shutil.copytree(made, self.folder, dirs_exist_ok=True)
 
     @property
