@@ -64,9 +64,9 @@ class Gvirtus(pulumi.ComponentResource):
         addresses: dict[str, pulumi.Output[str]] = {}
         for key, stack_object in manifests.objects(args.settings).items():
             content = stack_object.content
-            if key in manifests.ADDRESSES:
+            if key == manifests.ADDRESSES:
                 known_addresses = pulumi.Output.all(**addresses)
-                data = known_addresses.apply(lambda values: manifests.addresses_data(args.settings, remote, values))
+                data = known_addresses.apply(lambda values: manifests.addresses_data(remote, values))
                 content = stack_object.manifest | {"data": data}
             resource = registrar.register(key, content, stack_object.depends_on)
             if key.startswith(manifests.SERVICE):

@@ -162,7 +162,7 @@ def takes_objects(expression: str, parameter: str) -> bool:
             continue
         before, after = (tokens[index - 1] if index else ""), (tokens[index + 1] if index + 1 < len(tokens) else "")
         answers = (
-            tokens[max(index - 2, 0) : index] == ["has", "("]
+            tokens[max(index - 2, 0) : index] in (["has", "("], ["string", "("])
             or after in _COMPARED
             or (before in _COMPARED - {"?"})
             or (after == "(" and _ASKS.fullmatch(token))

@@ -48,7 +48,7 @@ def backends_namespace(gvirtus: GvirtusSettings) -> Manifest:
 
 
 def endpoints(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[str, str]:
-    """Where the backends answer, by name: both carriers read it from a ConfigMap.
+    """Where the backends answer, by name: the admission server reads it from a ConfigMap.
 
     Args:
         gvirtus: the settings.

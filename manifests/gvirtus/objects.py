@@ -15,8 +15,8 @@ GPUS, SERVER, ADMITTED = "gpus", "server", "admitted"
 that a guard of the whole cluster lets the device plugin in, of which it learns in the same run."""
 SERVICE, BACKEND = "service-", "backend-"
 """What the names of backends' Services and Deployments begin with."""
-ADDRESSES = frozenset({"endpoints", "webhook-backends"})
-"""ConfigMaps whose data hold the backends' addresses, which only the cluster knows (`addresses_data`)."""
+ADDRESSES = "webhook-backends"
+"""The ConfigMap whose data hold the backends' addresses, which only the cluster knows (`addresses_data`)."""
 _ANY_ADDRESS = "192.0.2.1"
 """Stands for each address until the component puts the real ones in its place (RFC 5737)."""
 
@@ -39,37 +39,29 @@ def objects(settings: StackSettings) -> dict[str, StackObject]:
     return listed | _carrier(settings, gvirtus) | _frontends(settings, gvirtus)
 
 
-def addresses_data(settings: StackSettings, gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[str, str]:
-    """The data of the ConfigMap of `ADDRESSES` that the stack has.
+def addresses_data(gvirtus: GvirtusSettings, addresses: Mapping[str, str]) -> dict[str, str]:
+    """The data of the ConfigMap `ADDRESSES`.
 
     Args:
-        settings: the stack's settings.
-        gvirtus: their section.
+        gvirtus: the settings.
         addresses: the address of each backend's Service, by name.
     """
-    data = backends.endpoints(gvirtus, addresses)
-    return admission.gvirtus_backends_data(data) if Webhook.GVIRTUS in settings.webhooks else data
+    return admission.gvirtus_backends_data(backends.endpoints(gvirtus, addresses))
 
 
 def _carrier(settings: StackSettings, gvirtus: GvirtusSettings) -> dict[str, StackObject]:
     """Refusals are in force before anything is added to pods, whoever adds it."""
     requests = policy.requests_policy(settings, gvirtus)
     binding = StackObject(deny_binding(policy.REQUESTS), ("requests",))
-    addresses = dict.fromkeys(gvirtus.backends, _ANY_ADDRESS)
     if Webhook.GVIRTUS in settings.webhooks:
         # The server runs since before KAI, and refuses these pods until the kubelet has shown it this ConfigMap.
+        data = addresses_data(gvirtus, dict.fromkeys(gvirtus.backends, _ANY_ADDRESS))
         backends_of_webhook = StackObject(
-            admission.gvirtus_backends(settings) | {"data": addresses_data(settings, gvirtus, addresses)},
-            ("requests-binding", SERVER),
+            admission.gvirtus_backends(settings) | {"data": data}, ("requests-binding", SERVER)
         )
-        return {"requests": StackObject(requests), "requests-binding": binding, "webhook-backends": backends_of_webhook}
-    listed = {
-        "endpoints": StackObject(
-            policy.endpoints_config(gvirtus, backends.endpoints(gvirtus, addresses)), ("namespace",)
-        ),
-        "requests": StackObject(requests, ("endpoints",)),
-        "requests-binding": binding,
-    }
+        return {"requests": StackObject(requests), "requests-binding": binding, ADDRESSES: backends_of_webhook}
+    services = tuple(f"{SERVICE}{name}" for name in sorted(gvirtus.backends))
+    listed = {"requests": StackObject(requests, services), "requests-binding": binding}
     for kind in BackendKind:
         if any(backend.kind is kind for backend in gvirtus.backends.values()):
             name = f"{kind.value}-injection"

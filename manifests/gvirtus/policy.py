@@ -1,10 +1,15 @@
 """The carrier `policy` of remote GPUs: admission policies that do in CEL what `injection` says.
 
-Names and kinds of backends are written into the policies; addresses, which the cluster gives, are their parameters: a
-ConfigMap. One policy per kind of backend, and one that refuses what neither can serve.
-"""
+Names and kinds of backends are written into the policies; addresses, which the cluster gives, are read where they
+stand: the backends' Services are the policies' parameters. One policy per kind of backend, and one that refuses what
+neither can serve.
 
-from collections.abc import Mapping
+Parameters are Services, which the API server watches for itself, and not a ConfigMap.
+Symptom with a ConfigMap: once no binding has named one for a second, as after `pulumi destroy`, the API server does not
+follow ConfigMaps for policies any more until it is restarted. After the next `up` pods are refused with `no params
+found for policy binding`, or they get addresses of before. Seen with v1.36.3. Upstream:
+https://github.com/kubernetes/kubernetes/issues/130887 is open, as its pull request 141015 is.
+"""
 
 from config.gvirtus import BackendKind, GvirtusSettings
 from config.stack import StackSettings
@@ -21,34 +26,23 @@ from manifests.admission_objects import (
 )
 from manifests.cel import constructor, literal, text
 from manifests.gvirtus import injection as injected
+from manifests.gvirtus.backends import BACKEND_LABEL
 from manifests.mutations import HOST, NAME, PORT, Fragment
 from manifests.objects import Manifest
 from manifests.pod_guard import MAX_CONTAINERS, MAX_ENTRIES
 
-ENDPOINTS = "gvirtus-backends"
-"""ConfigMap: name of a backend -> address and port."""
 REQUESTS = "kai-anywhere-gvirtus-requests"
 
 _MARKS = {
     NAME: "variables.backend",
-    HOST: 'variables.endpoint.split(":")[0]',
-    PORT: 'variables.endpoint.split(":")[1]',
+    HOST: "variables.host",
+    PORT: "variables.port",
 }
 
 
 def policy_name(kind: BackendKind) -> str:
     """The name of a kind's policy and of its binding."""
     return f"kai-anywhere-{kind.value}-injection"
-
-
-def endpoints_config(settings: GvirtusSettings, endpoints: Mapping[str, str]) -> Manifest:
-    """The policies' parameters."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": ENDPOINTS, "namespace": settings.namespace},
-        "data": dict(endpoints),
-    }
 
 
 def namespaces_left_alone(settings: StackSettings) -> list[str]:
@@ -93,18 +87,26 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
         [*(json_patch(_volume_patch(volume)) for volume in fragment.volumes), apply_configuration(expression)],
         conditions={
             f"a-{kind.value}-backend": f"{_backend(gvirtus)} in {literal(names)}",
-            # One that an update has just removed is refused in words, not with the error of an expression.
-            "with-an-address": f"{_backend(gvirtus)} in params.data",
+            # It is asked once for each backend's Service; where there is none, the pod is refused in words.
+            "its-service": f"params.metadata.name == {_backend(gvirtus)}",
             "within-bounds": _within_bounds(0),
         },
-        variables={"backend": _backend(gvirtus), "endpoint": "params.data[variables.backend]"},
-        parameter="ConfigMap",
+        variables={
+            "backend": _backend(gvirtus),
+            "host": "string(params.spec.clusterIP)",
+            "port": "string(params.spec.ports[0].port)",
+        },
+        parameter="Service",
     )
 
 
 def injection_binding(settings: StackSettings, gvirtus: GvirtusSettings, kind: BackendKind) -> Manifest:
-    """Put a kind's policy into force, with the ConfigMap of addresses."""
-    parameters = {"name": ENDPOINTS, "namespace": gvirtus.namespace, "parameterNotFoundAction": "Deny"}
+    """Put a kind's policy into force, with the Services of backends."""
+    parameters = {
+        "namespace": gvirtus.namespace,
+        "selector": {"matchExpressions": [{"key": BACKEND_LABEL, "operator": "Exists"}]},
+        "parameterNotFoundAction": "Deny",
+    }
     return mutating_binding(settings, policy_name(kind), parameters)
 
 

@@ -70,10 +70,8 @@ class TestPolicies:
     def api(cls, node: RealNode, remote: Remote) -> Iterator[httpx2.Client]:
         """The cluster with the policies in force."""
         settings, section = remote.settings, remote.gvirtus
-        endpoints = gvirtus.endpoints(section, {"gpu-a": remote.address})
         made: list[str] = []
         try:
-            made.append(post(node.api, gvirtus_policy.endpoints_config(section, endpoints)))
             made.append(post(node.api, gvirtus_policy.injection_policy(settings, section, BackendKind.GVIRTUS)))
             made.append(post(node.api, gvirtus_policy.injection_binding(settings, section, BackendKind.GVIRTUS)))
             eventually(lambda: injected(node.api))

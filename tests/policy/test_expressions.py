@@ -84,6 +84,8 @@ def test_a_name_that_is_written_out_is_none(expression: str) -> None:
         "params.?spec.?c.orValue({})",
         "params['spec']",
         "[params].map(p, p.spec)",
+        "string(object.x) == 'a' ? params.spec : b",
+        "texts.string(params.spec)",
         "resource.Get('v1', 'pods', 'a', 'b').spec",
     ],
 )
@@ -96,6 +98,8 @@ def test_an_object_from_elsewhere_is_known(expression: str) -> None:
     [
         ("params.data[variables.backend]", "ConfigMap"),
         ("params.metadata.name", "Node"),
+        ("string(params.spec.clusterIP)", "Service"),
+        ("string(params.spec.ports[0].port)", "Service"),
         ("params.spec.on ? 1 : 2", "Extra"),
         ("has(params.spec.on) ? 1 : 2", "Extra"),
         ("object.x in params.spec.names", "Extra"),

@@ -3,6 +3,7 @@
 What holds for the carrier `webhook` too stands in tests/support/gvirtus/contract.py.
 """
 
+import time
 from collections.abc import Callable, Iterator
 
 import httpx2
@@ -24,6 +25,7 @@ from testbed.stacks import Json, changed, parse
 from testbed.stacks import gvirtus as gvirtus_stack
 from testbed.waiting import eventually
 from tests.support.gvirtus.cases import (
+    ADDRESSES,
     CASES,
     GPU,
     LOCKED,
@@ -41,7 +43,7 @@ from tests.support.gvirtus.cases import (
     stack_of,
     unlabelled,
 )
-from tests.support.gvirtus.contract import ENDPOINTS, CarrierTests
+from tests.support.gvirtus.contract import CarrierTests
 from tests.support.gvirtus.placement import place
 from tests.support.type_checks import type_checks
 
@@ -50,6 +52,9 @@ BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybinding
 SETTINGS = parse(stack_of(gvirtus_stack()))
 assert SETTINGS.gvirtus is not None
 REMOTE = SETTINGS.gvirtus
+SERVICES = f"/api/v1/namespaces/{REMOTE.namespace}/services"
+_REFRESH_S = 1.0
+"""How often the API server looks which policies there are (v1.36)."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,7 @@ def objects(settings: StackSettings) -> list[Manifest]:
         gvirtus.backends_namespace(remote),
         namespace(TEAM, {}),
         namespace(RESTRICTED, {"pod-security.kubernetes.io/enforce": "restricted"}),
-        gvirtus_policy.endpoints_config(remote, ENDPOINTS),
+        *(service(name) for name in sorted(remote.backends)),
         gvirtus_policy.requests_policy(settings, remote),
         deny_binding(gvirtus_policy.REQUESTS),
         *policies,
@@ -87,6 +92,19 @@ def objects(settings: StackSettings) -> list[Manifest]:
         gvirtus_frontends.guard_policy(settings, remote.frontends),
         deny_binding(gvirtus_frontends.GUARD),
     ]
+
+
+def service(name: str, address: str | None = None) -> Manifest:
+    """A backend's Service, with its usual address or another one."""
+    made = gvirtus.service(REMOTE, name)
+    made["spec"]["clusterIP"] = address or ADDRESSES[name]
+    return made
+
+
+def replace_service(api: httpx2.Client, name: str, address: str | None = None) -> None:
+    """Make a backend's Service anew: an address stays for a Service's life."""
+    assert api.delete(f"{SERVICES}/{name}").status_code == httpx2.codes.OK
+    post(api, service(name, address))
 
 
 def in_force(api: httpx2.Client) -> bool:
@@ -104,6 +122,14 @@ def in_force(api: httpx2.Client) -> bool:
     )
 
 
+def new_pods_have(api: httpx2.Client, host: str) -> bool:
+    """Whether they are connected, and to this address: they are refused while there is no Service."""
+    answer = create(api, generated_name())
+    return answer.status_code == httpx2.codes.CREATED and (
+        f'"{host}"' in answer.json()["metadata"]["annotations"]["gvirtus.io/properties"]
+    )
+
+
 def on_the_frontend() -> Json:
     ordinary = unlabelled(pod(resources=GPU))
     ordinary["spec"]["nodeName"] = "cpu-1"
@@ -118,24 +144,14 @@ class TestPolicies(CarrierTests):
         return place(of)
 
     def test_a_changed_address_reaches_new_pods_alone(self, api: httpx2.Client, pods: str) -> None:
-        path = f"/api/v1/namespaces/{REMOTE.namespace}/configmaps/{gvirtus_policy.ENDPOINTS}"
         before = created(api, pod(), dry_run=False)["metadata"]["annotations"]["gvirtus.io/properties"]
-
-        def write(endpoints: Json) -> None:
-            api.patch(
-                path, json={"data": endpoints}, headers={"Content-Type": "application/merge-patch+json"}
-            ).raise_for_status()
-
-        def new_pods_have(host: str) -> bool:
-            return host in created(api, generated_name())["metadata"]["annotations"]["gvirtus.io/properties"]
-
-        write(ENDPOINTS | {"gpu-a": "10.96.9.9:9999"})
+        replace_service(api, "gpu-a", "10.96.9.9")
         try:
-            eventually(lambda: new_pods_have("10.96.9.9"))
+            eventually(lambda: new_pods_have(api, "10.96.9.9"))
             assert api.get(f"{pods}/app").json()["metadata"]["annotations"]["gvirtus.io/properties"] == before
         finally:
-            write(ENDPOINTS)
-            eventually(lambda: new_pods_have("10.96.7.7"))
+            replace_service(api, "gpu-a")
+            eventually(lambda: new_pods_have(api, ADDRESSES["gpu-a"]))
 
 
 @pytest.mark.parametrize("owner", gvirtus_policy.namespaces_left_alone(SETTINGS))
@@ -259,14 +275,32 @@ def test_no_policy_has_type_errors(cluster: simulator.ControlPlane) -> None:
 
 
 def test_without_the_addresses_a_pod_is_refused_and_not_let_in_unchanged(api: httpx2.Client) -> None:
-    path = f"/api/v1/namespaces/{REMOTE.namespace}/configmaps/{gvirtus_policy.ENDPOINTS}"
-    assert api.delete(path).status_code == httpx2.codes.OK
+    for name in REMOTE.backends:
+        assert api.delete(f"{SERVICES}/{name}").status_code == httpx2.codes.OK
     try:
         eventually(lambda: create(api, pod()).status_code != httpx2.codes.CREATED)
         created(api, unlabelled(pod()))
     finally:
-        post(api, gvirtus_policy.endpoints_config(REMOTE, ENDPOINTS))
+        for name in REMOTE.backends:
+            post(api, service(name))
         eventually(lambda: in_force(api))
+
+
+def test_policies_that_were_away_learn_what_changed_meanwhile(api: httpx2.Client) -> None:
+    """As after `pulumi destroy` and `up`: the API server forgets for good to read ConfigMaps as parameters then."""
+    kinds = {backend.kind for backend in REMOTE.backends.values()}
+    for kind in kinds:
+        assert api.delete(f"{BINDINGS}/{gvirtus_policy.policy_name(kind)}").status_code == httpx2.codes.OK
+    eventually(lambda: NOT_SERVED in create(api, pod()).text)
+    time.sleep(2 * _REFRESH_S)
+    replace_service(api, "gpu-a", "10.96.9.10")
+    for kind in kinds:
+        post(api, gvirtus_policy.injection_binding(SETTINGS, REMOTE, kind))
+    try:
+        eventually(lambda: new_pods_have(api, "10.96.9.10"))
+    finally:
+        replace_service(api, "gpu-a")
+        eventually(lambda: new_pods_have(api, ADDRESSES["gpu-a"]))
 
 
 @pytest.mark.parametrize(("kind", "case"), [(BackendKind.GVIRTUS, pod), (BackendKind.LUPINE, CASES["lupine"])])
@@ -289,15 +323,13 @@ def test_a_pod_that_nobody_served_is_refused_and_not_let_in_unchanged(
 def test_a_pod_whose_backend_has_lost_its_address_is_refused_in_words(
     api: httpx2.Client, name: str, case: Callable[[], Json]
 ) -> None:
-    """Where a backend leaves, addresses change first; the policy of its kind may go only at the end of `up`."""
-    path = f"/api/v1/namespaces/{REMOTE.namespace}/configmaps/{gvirtus_policy.ENDPOINTS}"
-    fewer = gvirtus_policy.endpoints_config(REMOTE, {key: value for key, value in ENDPOINTS.items() if key != name})
-    assert api.put(path, json=fewer).status_code == httpx2.codes.OK
+    """Where a backend leaves, its Service may go before the policy of its kind, or before this learns of it."""
+    assert api.delete(f"{SERVICES}/{name}").status_code == httpx2.codes.OK
     try:
         eventually(lambda: NOT_SERVED in create(api, case()).text)
         assert "no such key" not in create(api, case()).text
     finally:
-        api.put(path, json=gvirtus_policy.endpoints_config(REMOTE, ENDPOINTS))
+        post(api, service(name))
         eventually(lambda: in_force(api))
 
 

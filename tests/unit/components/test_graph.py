@@ -152,7 +152,6 @@ def test_remote_gpus_are_this_tree() -> None:
         "Service:gvirtus-service-gpu-b",
         "Deployment:gvirtus-backend-gpu-a",
         "Deployment:gvirtus-backend-gpu-b",
-        "ConfigMap:gvirtus-endpoints",
         "ValidatingAdmissionPolicy:gvirtus-requests",
         "ValidatingAdmissionPolicyBinding:gvirtus-requests-binding",
         "MutatingAdmissionPolicy:gvirtus-gvirtus-injection",
@@ -196,7 +195,6 @@ def test_without_the_operators_nfd_frontends_are_the_nodes_that_the_stack_names(
 
 def test_the_first_preview_does_not_know_addresses_yet_but_every_policy_is_known() -> None:
     graph = preview(gvirtus())
-    assert graph.by_key["ConfigMap:gvirtus-endpoints"].inputs["data"] == UNKNOWN
     for key, registered in graph.by_key.items():
         if "Policy" in key:
             assert UNKNOWN not in json.dumps(registered.inputs), key
@@ -205,7 +203,6 @@ def test_the_first_preview_does_not_know_addresses_yet_but_every_policy_is_known
 def test_by_the_webhook_the_server_is_told_the_backends_and_no_policy_changes_a_pod() -> None:
     by_policy, by_webhook = preview(gvirtus()).below(_GVIRTUS), preview(gvirtus_webhook()).below(_GVIRTUS)
     assert by_policy - by_webhook == {
-        "ConfigMap:gvirtus-endpoints",
         "MutatingAdmissionPolicy:gvirtus-gvirtus-injection",
         "MutatingAdmissionPolicyBinding:gvirtus-gvirtus-injection-binding",
         "MutatingAdmissionPolicy:gvirtus-lupine-injection",
