@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 from config.stack import StackSettings
 from manifests.objects import Manifest
@@ -11,8 +12,15 @@ ADMISSION_GROUP = "admissionregistration.k8s.io"
 ADMISSION = f"{ADMISSION_GROUP}/v1"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """A label that the API server sets itself; nobody can give a namespace another one."""
+Parameter: TypeAlias = Literal["Node", "Service"]
+"""The kinds of parameters that policies may have: some that the API server watches for itself, to admit pods and to
+find webhooks (v1.34, v1.36).
 
-
+Symptom with another one of the core group, such as ConfigMap: once no binding has named one for a second, as after
+`pulumi destroy`, the API server follows them for policies no more until it is restarted. After the next `up` requests
+are refused with `no params found for policy binding`, or the policy reads objects of before. Seen with v1.36.3.
+Upstream: https://github.com/kubernetes/kubernetes/issues/130887 is open, as its pull request 141015 is.
+"""
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -71,7 +79,7 @@ def mutating_policy(  # noqa: PLR0913 - the fields of its kind
     *,
     conditions: Mapping[str, str] = _NONE,
     variables: Mapping[str, str] = _NONE,
-    parameter: str | None = None,
+    parameter: Parameter | None = None,
 ) -> Manifest:
     """A MutatingAdmissionPolicy; a request that it can't change is refused.
 
@@ -82,7 +90,7 @@ def mutating_policy(  # noqa: PLR0913 - the fields of its kind
         mutations: of `apply_configuration` and `json_patch`.
         conditions: further conditions of these requests, by name.
         variables: expressions by name, in the order in which they build on each other.
-        parameter: the kind of its parameters, one of the core group, or None.
+        parameter: the kind of its parameters, or None.
     """
     spec: Manifest = {"failurePolicy": "Fail", "reinvocationPolicy": "IfNeeded"}
     if parameter is not None:

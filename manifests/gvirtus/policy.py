@@ -3,12 +3,6 @@
 Names and kinds of backends are written into the policies; addresses, which the cluster gives, are read where they
 stand: the backends' Services are the policies' parameters. One policy per kind of backend, and one that refuses what
 neither can serve.
-
-Parameters are Services, which the API server watches for itself, and not a ConfigMap.
-Symptom with a ConfigMap: once no binding has named one for a second, as after `pulumi destroy`, the API server does not
-follow ConfigMaps for policies any more until it is restarted. After the next `up` pods are refused with `no params
-found for policy binding`, or they get addresses of before. Seen with v1.36.3. Upstream:
-https://github.com/kubernetes/kubernetes/issues/130887 is open, as its pull request 141015 is.
 """
 
 from config.gvirtus import BackendKind, GvirtusSettings
