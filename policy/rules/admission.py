@@ -128,7 +128,7 @@ def _mutations(document: Document) -> Iterator[Violation]:
                 field.path,
                 Told("an object from elsewhere"),
                 _UNKNOWABLE,
-                "write the object out; take texts alone from a parameter: from a ConfigMap, or in a comparison",
+                "write the object out; take texts alone from a parameter: with string(), or in a comparison",
             )
 
 

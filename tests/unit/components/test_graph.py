@@ -193,7 +193,7 @@ def test_without_the_operators_nfd_frontends_are_the_nodes_that_the_stack_names(
     assert inputs["metadata"]["labels"] == {"gvirtus.io/frontend.allowed": "true"}
 
 
-def test_the_first_preview_does_not_know_addresses_yet_but_every_policy_is_known() -> None:
+def test_the_first_preview_knows_every_policy_before_there_is_an_address() -> None:
     graph = preview(gvirtus())
     for key, registered in graph.by_key.items():
         if "Policy" in key:
