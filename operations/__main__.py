@@ -3,83 +3,117 @@
 `kai-anywhere` (bin/) runs them from any folder, `python -m operations` from the checkout.
 """
 
-import errno
 import io
 import os
+import pkgutil
 import signal
 import sys
-from pathlib import Path
-from typing import Annotated
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
+from typing_extensions import override
 
-import simulator
-import toolchain
-from cluster.errors import ClusterError
-from config.stack import StackConfigError
-from operations.bundle.commands import bundle
-from operations.charts.commands import images, update
-from operations.doctor.commands import app as doctor_app
-from operations.errors import OperationError
 from operations.exit_status import ExitStatus
-from operations.fleet.commands import app as fleet_app
-from operations.init.commands import init
-from operations.lifecycle.commands import down, preflight, preview, repair, reset, up
-from operations.plan.commands import plan
-from operations.policy_check.commands import policy
-from operations.privilege_probe.commands import probe_privilege
-from operations.pull_request.commands import drift, post, retire, review
-from operations.release.commands import release
-from operations.release.docs_site import docs_site
-from operations.rollback.commands import rollback
-from operations.settings.commands import app as settings_app
-from operations.stacks import stacks
-from operations.status.commands import status
-from operations.status.words import printable
-from operations.verify.commands import verify
-from operations.version import version_text
-from toolchain.progress import say
 
-_PANELS = {
-    "Install and remove": (up, preview, preflight, repair, down, rollback, reset),
-    "Look and plan": (status, plan, verify, doctor_app, bundle),
-    "Settings, charts and boards": (init, settings_app, probe_privilege, images, update),
-    "Pull requests, drift and many clusters": (review, policy, drift, fleet_app, stacks, post, retire),
-    "Releases of this program": (release, docs_site),
+_PANELS: Mapping[str, Mapping[str, str]] = {
+    "Install and remove": {
+        "up": "lifecycle.commands:up",
+        "preview": "lifecycle.commands:preview",
+        "preflight": "lifecycle.commands:preflight",
+        "repair": "lifecycle.commands:repair",
+        "down": "lifecycle.commands:down",
+        "rollback": "rollback.commands:rollback",
+        "reset": "lifecycle.commands:reset",
+    },
+    "Look and plan": {
+        "status": "status.commands:status",
+        "plan": "plan.commands:plan",
+        "verify": "verify.commands:verify",
+        "doctor": "doctor.commands:app",
+        "bundle": "bundle.commands:bundle",
+    },
+    "Settings, charts and boards": {
+        "init": "init.commands:init",
+        "settings": "settings.commands:app",
+        "probe-privilege": "privilege_probe.commands:probe_privilege",
+        "images": "charts.commands:images",
+        "update": "charts.commands:update",
+    },
+    "Pull requests, drift and many clusters": {
+        "review": "pull_request.commands:review",
+        "policy": "policy_check.commands:policy",
+        "drift": "pull_request.commands:drift",
+        "fleet": "fleet.commands:app",
+        "stacks": "stacks:stacks",
+        "post": "pull_request.commands:post",
+        "retire": "pull_request.commands:retire",
+    },
+    "Releases of this program": {
+        "release": "release.commands:release",
+        "docs-site": "release.docs_site:docs_site",
+    },
 }
+"""The commands, and where each of them is."""
+_PANEL_OF = {command: panel for panel, commands in _PANELS.items() for command in commands}
 _WIDTH_OF_TABLES = 80
 """Columns of a terminal, below which the help's tables would cut the names of options."""
-_REFUSALS = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EROFS,
-        errno.EACCES,
-        errno.EPERM,
-        errno.ENOTDIR,
-        errno.EEXIST,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-    }
-)
+_MARKUP: Final = None if Console().width < _WIDTH_OF_TABLES else "rich"
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None if Console().width < _WIDTH_OF_TABLES else "rich",
-)
-for panel, commands in _PANELS.items():
-    for command in commands:
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, rich_help_panel=panel)
-        else:
-            app.command(rich_help_panel=panel)(command)
+
+class _Commands(TyperGroup):
+    """The commands; only what is asked for is imported, since all of them together take a second."""
+
+    @override
+    def list_commands(self, ctx: object) -> list[str]:
+        return list(_PANEL_OF)
+
+    @override
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
+        # Where there is none of that name, typer suggests one of those that it knows.
+        for name in [cmd_name] if cmd_name in _PANEL_OF else _PANEL_OF:
+            if name not in self.commands:
+                self.commands[name] = _imported(name)
+        return self.commands.get(cmd_name)
+
+
+def _imported(name: str) -> Any:  # noqa: ANN401 - typer keeps the type to itself
+    panel = _PANEL_OF[name]
+    with _ended_by_an_interrupt():
+        found = pkgutil.resolve_name(f"operations.{_PANELS[panel][name]}")
+    room = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=_MARKUP)
+    if isinstance(found, typer.Typer):
+        room.add_typer(found, rich_help_panel=panel)
+    else:
+        room.command(rich_help_panel=panel)(found)
+    return typer.main.get_group(room).commands[name]
+
+
+@contextmanager
+def _ended_by_an_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the process without words: where it stops an import, Python may make another error of it."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=_MARKUP)
 
 
 def _say_version(value: bool) -> None:
     if value:
+        from operations.version import version_text  # noqa: PLC0415 - no command needs it
+
         typer.echo(version_text())
         raise typer.Exit
 
@@ -112,14 +146,6 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8"))
 
 
-def _folder_is_gone() -> bool:
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return True
-    return False
-
-
 def main() -> None:
     """Run a command; a failure is a text on stderr, not a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -134,30 +160,17 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="kai-anywhere")
-    except (
-        OperationError,
-        StackConfigError,
-        ClusterError,
-        simulator.SimulatorError,
-        toolchain.ToolchainError,
-    ) as error:
-        # It may quote what others wrote, into a cluster or into a file.
-        sys.stderr.writelines(f"{printable(line)}\n" for line in str(error).split("\n"))
-        sys.exit(ExitStatus.COULD_NOT_RUN)
-    except OSError as error:
-        if _folder_is_gone():
-            sys.stderr.write("The folder in which this runs was removed. Change into one that is there.\n")
-            sys.exit(ExitStatus.COULD_NOT_RUN)
-        if error.errno not in _REFUSALS:
-            raise
-        where = error.filename or "The output"
-        remedy = "Make room, give the right to it, or choose another place."
-        sys.stderr.write(f"{where} can't be written or read: {error.strerror}. {remedy}\n")
-        sys.exit(ExitStatus.COULD_NOT_RUN)
     except SystemExit as end:
         if end.code == ExitStatus.INTERRUPTED:
-            say("Interrupted. The same command goes on from what is there.")
+            sys.stderr.write("Interrupted. The same command goes on from what is there.\n")
         raise
+    except Exception as error:
+        from operations.failures import explained  # noqa: PLC0415 - what does its work need not wait for it
+
+        if (text := explained(error)) is None:
+            raise
+        sys.stderr.write(text)
+        sys.exit(ExitStatus.COULD_NOT_RUN)
 
 
 if __name__ == "__main__":

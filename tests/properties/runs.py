@@ -4,16 +4,16 @@ A plain run has always the same ones, so that it fails for nobody but whoever ch
 `RANDOM_STACKS=3000` each property gets that many of its own, and a failure is printed with what repeats it.
 """
 
-import functools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from pydantic import BaseModel
 
-from testbed.stacks import Json, parse
-from tests.properties.stacks import said, stacks
+from testbed.stacks import Json
+from tests.properties.stacks import stacks
 
 _MANY = int(os.environ.get("RANDOM_STACKS", "0"))
 _Test = TypeVar("_Test", bound=Callable[..., None])
@@ -32,12 +32,17 @@ def examples(usual: int) -> Callable[[_Test], _Test]:
     )
 
 
-def drawn(count: int, of: int | None = None) -> list[Json]:
+class _EnoughError(Exception):
+    """What was drawn is enough."""
+
+
+def drawn(count: int, of: int | None = None, until: Callable[[Json], bool] = lambda _: False) -> list[Json]:
     """The same random stacks in every run, or the same ones of a seed.
 
     Args:
-        count: how many.
+        count: how many at most.
         of: the seed.
+        until: whether a stack is the last one.
     """
     found: list[Json] = []
 
@@ -46,24 +51,18 @@ def drawn(count: int, of: int | None = None) -> list[Json]:
         derandomize=of is None,
         database=None,
         deadline=None,
+        phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     @given(stacks())
     def draw(stack: Json) -> None:
         found.append(stack)
+        if until(stack):
+            raise _EnoughError
 
-    (draw if of is None else seed(of)(draw))()
+    with suppress(_EnoughError):
+        (draw if of is None else seed(of)(draw))()
     return found
-
-
-@functools.cache
-def seen_in(count: int) -> frozenset[tuple[str, str, object]]:
-    """What random stacks say: models, fields, and their values where these are words or numbers."""
-    return frozenset(
-        (model, name, value if isinstance(value, str | bool | int) else None)
-        for stack in drawn(count)
-        for model, name, value in said(parse(stack))
-    )
 
 
 def of_models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:

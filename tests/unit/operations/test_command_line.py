@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from filelock import FileLock
 from typer.testing import CliRunner
 
@@ -18,6 +17,7 @@ from operations.__main__ import app
 from operations.exit_status import ExitStatus
 from operations.stack_file import stack_names
 from testbed.stacks import ROOT, STACK_FILES
+from tests.support.command_tree import commands
 from tests.support.full_disk import room_for
 
 _EVERY_HELP = """
@@ -25,8 +25,8 @@ import sys, typer
 from operations.__main__ import app
 def show(command, *words):
     app([*words, "--help"], standalone_mode=False)
-    for name, inner in getattr(command, "commands", {}).items():
-        show(inner, *words, name)
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        show(command.get_command(None, name), *words, name)
 show(typer.main.get_command(app))
 """
 
@@ -46,9 +46,10 @@ def test_the_page_of_commands_groups_them_as_the_help_does() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     tables = re.findall(r"(?m)^\| ([^|`]+) \| \|\n((?:\|.*\n)+)", page)
     written = {group: set(re.findall(r"`([a-z-]+)", rows.replace("`--", ""))) for group, rows in tables}
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert len(commands) > 20
-    for name, command in commands.items():
+    known = {words: command for words, command in commands().items() if " " not in words}
+    assert len(known) > 20
+    for name, command in known.items():
+        assert command.name == name
         assert name in written[command.rich_help_panel], name
 
 
@@ -222,6 +223,16 @@ def test_an_environment_whose_packages_are_gone_is_removed_before_it_is_installe
     assert first.startswith("The Python environment has no ")
     words = shlex.split(advice)
     assert words == ["rm", "-rf", f"{tmp_path}/.venv", "&&", "make", "-C", f"{tmp_path}", "install"]
+
+
+def test_an_environment_that_lacks_what_one_command_needs_is_told_by_that_command(tmp_path: Path) -> None:
+    gone = "raise ModuleNotFoundError(\"No module named 'lightkube'\", name='lightkube')"
+    (tmp_path / "lightkube.py").write_text(gone, encoding="utf-8")
+    command = [str(ROOT / "bin" / "kai-anywhere"), "status", "--stack", "jetson"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("The Python environment has no lightkube, as after an upgrade of Python or of")
 
 
 def test_letters_that_the_encoding_lacks_are_no_traceback(tmp_path: Path) -> None:

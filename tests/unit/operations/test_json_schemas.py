@@ -2,14 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import typer
 from pydantic import BaseModel
 
-from operations.__main__ import app
 from operations.bundle.commands import Told
 from operations.charts.images import Lock
 from operations.doctor.report import PodReport
@@ -21,6 +17,7 @@ from operations.settings.commands import Explained, Shown
 from operations.verify.steps import Report
 from sharing_map.report import Status
 from testbed.stacks import ROOT
+from tests.support.command_tree import commands
 
 MODELS: dict[str, type[BaseModel] | dict[str, type[BaseModel]]] = {
     "bundle": Told,
@@ -37,15 +34,9 @@ MODELS: dict[str, type[BaseModel] | dict[str, type[BaseModel]]] = {
 """By command; `plan --json-schema` prints its own."""
 
 
-def _with_json(command: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401 - typer's command
-    """Every command that prints JSON, by its name below `kai-anywhere`."""
-    for part, each in getattr(command, "commands", {}).items():
-        yield from _with_json(each, f"{name} {part}".strip())
-    if name and any("--json" in each.opts for each in command.params):
-        yield name
-
-
-OPERATIONS = sorted(_with_json(typer.main.get_command(app)))
+COMMANDS = commands()
+OPERATIONS = sorted(name for name, each in COMMANDS.items() if any("--json" in option.opts for option in each.params))
+"""The commands that print JSON."""
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -63,10 +54,7 @@ def test_the_documented_schema_is_the_models(name: str, request: pytest.FixtureR
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_help_of_json_says_where_its_schema_is(name: str) -> None:
-    command = typer.main.get_command(app)
-    for part in name.split():
-        command = command.commands[part]  # type: ignore[attr-defined]
-    options = {each.opts[0]: each.help for each in command.params if isinstance(each.help, str)}  # type: ignore[attr-defined]
+    options = {each.opts[0]: each.help for each in COMMANDS[name].params if isinstance(each.help, str)}
     documented = re.search(r"docs/[a-z-]+\.schema\.json", options["--json"])
     assert "--json-schema" in options or (documented and (ROOT / documented[0]).is_file())
 

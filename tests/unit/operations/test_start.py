@@ -8,8 +8,22 @@ import pytest
 from testbed.stacks import ROOT
 
 
+def _printed(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("library", ["pulumi", "grpc", "pulumi_kubernetes", "pulumi_command", "pulumi_policy"])
 def test_no_command_waits_for_the_libraries_of_the_program(library: str) -> None:
-    code = f"import sys, operations.__main__; print({library!r} in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ran.stdout == "False\n"
+    code = f"import sys; from tests.support.command_tree import commands; commands(); print({library!r} in sys.modules)"
+    assert _printed(code) == "False\n"
+
+
+def test_a_command_waits_for_its_own_room_alone() -> None:
+    code = (
+        "import sys; from operations.__main__ import app; app(['settings', '--help'], standalone_mode=False); "
+        "print([each for each in sys.modules if each.startswith('operations.')])"
+    )
+    imported = _printed(code).splitlines()[-1]
+    assert "'operations.settings.commands'" in imported
+    for other in ("doctor", "lifecycle", "pull_request", "failures", "version"):
+        assert f"operations.{other}" not in imported
