@@ -4,8 +4,8 @@ import re
 from enum import StrEnum, unique
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from config.cluster import Distribution
 from operations.errors import OperationError
@@ -128,12 +128,23 @@ def checked(**options: object) -> Choices:
         return Choices.model_validate(options)
     except ValidationError as error:
         lines = [
-            f"--{problem['loc'][0]} {problem['input']!r} is {_reason(problem['type'], problem['msg'])}."
-            if problem["loc"]
-            else f"{problem['msg']}."
+            _refusal(str(problem["loc"][0]), problem) if problem["loc"] else f"{problem['msg']}."
             for problem in error.errors(include_url=False)
         ]
         raise OperationError("\n".join([*lines, "Nothing was written."])) from None
+
+
+def refusal_of(option: str, value: str) -> str | None:
+    """Why one option can't have a value, with what is allowed; None if it can."""
+    try:
+        TypeAdapter(Choices.model_fields[option].rebuild_annotation()).validate_python(value)
+    except ValidationError as error:
+        return _refusal(option, error.errors(include_url=False)[0])
+    return None
+
+
+def _refusal(option: str, problem: ErrorDetails) -> str:
+    return f"--{option} {problem['input']!r} is {_reason(problem['type'], problem['msg'])}."
 
 
 def _reason(kind: str, message: str) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from config.cluster import Distribution
 from operations.errors import OperationError
-from operations.init.choices import Choices, PlatformKind, Way, checked
+from operations.init.choices import Choices, PlatformKind, Way, checked, refusal_of
 from operations.init.files import contents, write
 from operations.options import asking
 from operations.target import ROOT
@@ -30,6 +30,12 @@ def init(  # noqa: PLR0913, PLR0917 - one option for each thing that can be chos
     version: Annotated[str, typer.Option(help="Its tag; by default this checkout's version.")] = "",
 ) -> None:
     """Write a repository of your own for a cluster; kai-anywhere is taken by version, without a fork."""
+    # Path.resolve ends with a traceback where links lead in a circle.
+    place = Path(os.path.realpath(os.path.expanduser(folder)))
+    if place.is_relative_to(ROOT):
+        raise OperationError(
+            f"{place} is in the checkout of kai-anywhere itself. Nothing was written. Give a folder elsewhere."
+        )
     source = repository or _origin()
     choices = checked(
         stack=stack or _asked("--stack", "Name of the stack", "prod"),
@@ -40,12 +46,6 @@ def init(  # noqa: PLR0913, PLR0917 - one option for each thing that can be chos
         repository=source,
         version=version or f"v{project_version()}",
     )
-    # Path.resolve ends with a traceback where links lead in a circle.
-    place = Path(os.path.realpath(os.path.expanduser(folder)))
-    if place.is_relative_to(ROOT):
-        raise OperationError(
-            f"{place} is in the checkout of kai-anywhere itself. Nothing was written. Give a folder elsewhere."
-        )
     files = contents(choices)
     written = write(place, files)
     typer.echo(f"Wrote into {place}:\n" + "\n".join(f"  {path}" for path in written))
@@ -55,15 +55,21 @@ def init(  # noqa: PLR0913, PLR0917 - one option for each thing that can be chos
 
 
 def _asked(option: str, question: str, default: str) -> str:
-    """The answer of the person at the terminal.
+    """The answer of the person at the terminal, who is asked again where it is not allowed.
 
     Raises:
         OperationError: if there is no terminal.
     """
     if not sys.stdin.isatty():
         raise OperationError(f"{option} is missing, and there is no terminal to ask at. Nothing was written.")
+
+    def allowed(answer: str) -> str:
+        if refusal := refusal_of(option.removeprefix("--"), answer):
+            raise typer.BadParameter(refusal)
+        return answer
+
     with asking():
-        return str(typer.prompt(question, default=str(default)))
+        return str(typer.prompt(question, default=str(default), value_proc=allowed))
 
 
 def _words(vocabulary: type[StrEnum]) -> str:

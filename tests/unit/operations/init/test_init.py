@@ -426,6 +426,32 @@ def test_a_person_at_a_terminal_is_asked_three_questions(tmp_path: Path) -> None
     assert (settings.platform.kind, settings.cluster.distribution) == ("x86", "k3s")
 
 
+def test_an_answer_that_is_not_allowed_is_asked_for_again(tmp_path: Path) -> None:
+    words = [str(ROOT / "bin" / "kai-anywhere"), "init", "clusters", "--repository", REPOSITORY]
+    answers = (
+        ("Name of the stack", "a b"),
+        ("--stack 'a b' is no stack name", "lab"),
+        ("Platform", "arm"),
+        ("--platform 'arm' is not allowed: it must be", "x86"),
+        ("Distribution", ""),
+    )
+    with terminal(words, dict(os.environ), folder=tmp_path) as shown:
+        for question, answer in answers:
+            shown.until(question)
+            shown.press(f"{answer}\n")
+        assert shown.status() == 0, shown.shown
+    settings = read_settings(tmp_path / "clusters" / "Pulumi.lab.yaml")
+    assert settings.platform.kind == "x86"
+
+
+def test_a_folder_within_the_checkout_is_refused_before_anything_is_asked() -> None:
+    done = _init(ROOT / "clusters", stack="")
+    assert isinstance(done.exception, OperationError)
+    assert str(done.exception).endswith("Nothing was written. Give a folder elsewhere.")
+    assert "Name of the stack" not in done.output
+    assert not (ROOT / "clusters").exists()
+
+
 def test_ctrl_c_at_a_question_ends_as_everywhere_else_and_writes_nothing(tmp_path: Path) -> None:
     words = [str(ROOT / "bin" / "kai-anywhere"), "init", "clusters", "--repository", REPOSITORY]
     with terminal(words, dict(os.environ), folder=tmp_path) as shown:
