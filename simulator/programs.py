@@ -35,7 +35,7 @@ _ETCD_SOCKET = "unix://etcd.sock"
 begin with two certificates: a quarter of the processor time of a control plane's start."""
 
 
-_GIVEN = ("PATH", "GOGC", "GOMAXPROCS")
+_GIVEN = ("PATH", "GOGC", "GOMAXPROCS", "GOMEMLIMIT")
 """Go's own variables say how much memory the servers may take for less processor time, and how many processors."""
 
 

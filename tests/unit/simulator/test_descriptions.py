@@ -144,5 +144,6 @@ def test_no_command_line_holds_a_secret_and_each_names_its_folder(tmp_path: Path
         assert any(f"={layout.folder}/" in argument for argument in command.arguments), "how a leftover is recognised"
         assert not [argument for argument in command.arguments if "token" in argument]
         assert set(command.environment(layout)) <= {
-            *("PATH", "GOGC", "GOMAXPROCS", "HOME", "PYTHONPATH", "PYTHONUNBUFFERED", "KAI_ANYWHERE_CACHE")
+            *("PATH", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "HOME"),
+            *("PYTHONPATH", "PYTHONUNBUFFERED", "KAI_ANYWHERE_CACHE"),
         }
