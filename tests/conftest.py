@@ -26,7 +26,7 @@ from tests.support.pods.images import Builder
 # Tests start programs of this checkout a thousand times. An environment that keeps no compiled modules has each of them
 # compile all of it, a fifth of its start.
 os.environ["PYTHONDONTWRITEBYTECODE"] = ""
-# Simulators, pulumi and its plugins are Go's, and run side by side on every core: a quarter less processor time, where
+# Simulators, pulumi and its plugins are Go's, and run side by side on every core: a fifth less processor time, where
 # none looks for garbage before it has taken 1 GB. Only API servers ever do.
 if "GOGC" not in os.environ:
     os.environ |= {"GOGC": "off", "GOMEMLIMIT": "1000MiB"}
