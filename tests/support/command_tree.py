@@ -10,7 +10,7 @@ from operations.__main__ import app
 
 
 def commands() -> dict[str, Any]:
-    """Every command by its words, such as `status`, `fleet` and `fleet order`."""
+    """Every command by its words, such as `status`, `fleet` and `fleet plan`."""
     return dict(_below(typer.main.get_command(app), ""))
 
 
