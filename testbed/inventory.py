@@ -10,6 +10,8 @@ from lightkube.config.models import User
 import simulator
 from testbed.waiting import eventually
 
+_ANSWER_SECONDS = 60
+"""Bound of an answer: pods of twenty thousand entries took more than 5 s on a busy machine."""
 _COME_AND_GO = frozenset(
     {"events", "leases", "endpoints", "endpointslices", "componentstatuses", "controllerrevisions"}
 )
@@ -32,7 +34,8 @@ def connect(control_plane: simulator.ControlPlane, token: str | None = None) -> 
     assert config is not None
     if token is not None:
         config = config._replace(user=User(token=token))
-    return client_adapter.Client(config, client_adapter.ConnectionParams(trust_env=False))
+    connection = client_adapter.ConnectionParams(timeout=httpx2.Timeout(_ANSWER_SECONDS), trust_env=False)
+    return client_adapter.Client(config, connection)
 
 
 def inventory(api: httpx2.Client) -> set[str]:

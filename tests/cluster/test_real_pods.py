@@ -3,7 +3,6 @@
 One file, since all of it shares the node: only one can be on a machine, and a file's tests run one after another.
 """
 
-import contextlib
 import copy
 import platform
 import shutil
@@ -43,6 +42,7 @@ from tests.support.pods.remote import application, assert_an_application_is_serv
 from tests.support.pods.reservation_cases import as_binder_creates
 from tests.support.pods.runs import PATIENT_S, available, delete, run_to_end
 from tests.support.pods.stand_ins_image import RESERVATION_IMAGE, STAND_INS_IMAGE
+from tests.support.processes import command_lines
 
 pytestmark = pytest.mark.engine
 
@@ -371,13 +371,7 @@ def review(pod: Json, of: Json) -> Json:
 
 def running(command: bytes) -> list[Path]:
     """The folders below /proc of all processes with a command line."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        # Others come and go.
-        with contextlib.suppress(OSError):
-            if path.read_bytes() == command:
-                found.append(path.parent)
-    return found
+    return [folder for folder, line in command_lines() if line == command]
 
 
 def with_devices(count: int) -> Json:

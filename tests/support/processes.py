@@ -5,6 +5,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
+
+def command_lines() -> Iterator[tuple[Path, bytes]]:
+    """Each process's folder below /proc and its command line; those that end meanwhile are left out.
+
+    `Path.glob` would look for each `cmdline` by itself, and fail at a process that has just ended.
+    """
+    for pid in psutil.pids():
+        folder = Path("/proc", str(pid))
+        with suppress(OSError):
+            yield folder, (folder / "cmdline").read_bytes()
+
 
 @contextmanager
 def sampled_command_lines() -> Iterator[set[str]]:
@@ -14,9 +27,7 @@ def sampled_command_lines() -> Iterator[set[str]]:
 
     def sample() -> None:
         while not over.is_set():
-            for entry in Path("/proc").glob("[0-9]*/cmdline"):
-                with suppress(OSError):
-                    seen.add(entry.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            seen.update(line.replace(b"\0", b" ").decode(errors="replace") for _, line in command_lines())
             over.wait(0.02)
 
     sampler = threading.Thread(target=sample)

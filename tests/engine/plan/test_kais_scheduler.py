@@ -211,7 +211,6 @@ def _create(api: httpx2.Client, path: str, manifest: dict[str, Any]) -> None:
 def crds(cluster: simulator.ControlPlane, api: httpx2.Client) -> None:
     """KAI's kinds, and the PriorityClasses of its chart; GPUs are what the nodes say, not what a device plugin does."""
     kill(cluster, "operands")
-    api.timeout = httpx2.Timeout(60)
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for file in sorted((_CHART / "crds").glob("*.yaml")):
         _create(api, definitions, yaml.safe_load(file.read_text(encoding="utf-8")))
