@@ -1,9 +1,7 @@
 """A stack on the real Pulumi engine: its own project folder and file backend, the program of this checkout."""
 
-import hashlib
 import json
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,7 +13,8 @@ from typing import Any
 import psutil
 import yaml
 
-from testbed.made_once import made_once
+from testbed import key_service
+from testbed.made_once import in_tests, made_once
 from testbed.stacks import ROOT, Json
 from toolchain.programs import NO_PLUGIN_DOWNLOADS
 
@@ -54,7 +53,8 @@ class Run:
 class Stack:
     """A stack driven through the pulumi CLI and its language host, as a person does from the shell.
 
-    `project` is the content of Pulumi.yaml; without it, `program` is run as this repository's project.
+    `project` is the content of Pulumi.yaml; without it, `program` is run as this repository's project. Without a
+    passphrase, tests have a key service protect secrets; whoever else drives a stack has the empty passphrase.
     """
 
     def __init__(  # noqa: PLR0913 - what a stack is made of
@@ -66,7 +66,7 @@ class Stack:
         name: str = "test",
         program: Path = ROOT,
         project: Json | None = None,
-        passphrase: str = "",
+        passphrase: str | None = None,
     ) -> None:
         self.name = name
         self.folder = folder
@@ -75,7 +75,8 @@ class Stack:
         self.environment = dict(environment) | {
             # As `make` does; what happens without it is in test_recovery.py.
             "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
-            "PULUMI_CONFIG_PASSPHRASE": passphrase,
+            "PULUMI_CONFIG_PASSPHRASE": passphrase or "",
+            **key_service.CREDENTIALS,
             **ASKS_NOBODY,
             # Unlocks --event-log, from which the changes are read; the Automation API does the same.
             "PULUMI_DEBUG_COMMANDS": "true",
@@ -90,7 +91,8 @@ class Stack:
             self.environment["PULUMI_PYTHON_CMD"] = str(python / "bin" / "python")
             project["plugins"]["providers"] = [{"name": "kai-anywhere", "path": str(ROOT / "package")}]
         (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
-        self._init(project["name"], passphrase)
+        key = ["--secrets-provider", key_service.secrets_provider()] if passphrase is None and in_tests() else []
+        self.run("stack", "init", name, *key)
         self.settings = settings
 
     @property
@@ -190,23 +192,6 @@ class Stack:
             raise AssertionError(f"pulumi {' '.join(arguments)} ended with {done.returncode}, not {expect}:\n{output}")
         changes, changed = _read(log)
         return Run(done.returncode, output, changes, changed)
-
-    def _init(self, project: str, passphrase: str) -> None:
-        """Make the stack, or copy the one that a test made with the same names and passphrase. A copy is not selected.
-
-        `pulumi stack init` takes half a second of processor time, most of it to derive a key.
-        """
-        identity = hashlib.sha256(repr((project, self.name, passphrase)).encode()).hexdigest()
-
-        def make(folder: Path) -> None:
-            self.run("stack", "init", self.name)
-            shutil.copytree(self.folder / "state", folder / "state")
-            shutil.copy(self._file, folder)
-
-        if not (made := made_once(f"stack-{identity}", make)):
-            self.run("stack", "init", self.name)
-        elif not any((self.folder / "state").iterdir()):
-            shutil.copytree(made, self.folder, dirs_exist_ok=True)
 
     @property
     def _file(self) -> Path:

@@ -52,12 +52,17 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(handler: Callable[..., BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None) -> Iterator[int]:
-    """Answer on a free port of loopback, which the block gets."""
+def serving(
+    handler: Callable[..., BaseHTTPRequestHandler],
+    tls: ssl.SSLContext | None = None,
+    *,
+    look_again_seconds: float = 0.01,
+) -> Iterator[int]:
+    """Answer on a free port of loopback, which the block gets; it ends as soon as the server looks whether it may."""
     with _Server(("127.0.0.1", 0), handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(look_again_seconds,), daemon=True)
         thread.start()
         try:
             yield server.server_port

@@ -11,6 +11,11 @@ FOLDER = "KAI_ANYWHERE_MADE_ONCE"
 """The variable that names the folder of a run of the tests; whoever sets it takes the folder away."""
 
 
+def in_tests() -> bool:
+    """Whether tests run."""
+    return FOLDER in os.environ
+
+
 def made_once(name: str, make: Callable[[Path], None]) -> Path | None:
     """The folder that somebody has made under this name, or that is made now; None where nobody runs tests.
 
@@ -18,7 +23,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path | None:
         name: of the folder.
         make: writes it, or leaves none behind.
     """
-    if FOLDER not in os.environ:
+    if not in_tests():
         return None
     made = Path(os.environ[FOLDER]) / name
     with FileLock(f"{made}.lock"):

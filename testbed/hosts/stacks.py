@@ -59,7 +59,7 @@ class HostsStack(Stack):
         *,
         name: str = "test",
         programs: tuple[toolchain.Program, ...] = ENGINE_PROGRAMS,
-        passphrase: str = "",
+        passphrase: str | None = None,
     ) -> None:
         environment = toolchain.environment(programs)
         environment = command_plugin.environment(folder / "plugin", environment) | {

@@ -59,7 +59,7 @@ def stack(tmp_path: Path, environment: dict[str, str]) -> Stack:
     program = tmp_path / "program"
     program.mkdir()
     (program / "__main__.py").write_text(_PROGRAM, encoding="utf-8")
-    return Stack(tmp_path / "own", {}, environment, program=program)
+    return Stack(tmp_path / "own", {}, environment, program=program, passphrase="right")
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def site(clusters: Path, engine_environment: dict[str, str]) -> Stack:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
     project["plugins"]["providers"][0]["path"] = str(ROOT / "package")
     project["runtime"]["options"]["virtualenv"] = sys.prefix
-    made = Stack(clusters, OWN, engine_environment, name="berlin", project=project)
+    made = Stack(clusters, OWN, engine_environment, name="berlin", project=project, passphrase="")
     _set(clusters, OWN, base=BASE)
     made.up()
     return made
