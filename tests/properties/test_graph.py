@@ -39,19 +39,17 @@ def _agents_are_kept_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @examples(60)
 @given(stacks())
-def test_random_settings_register_what_kubernetes_takes(stack: Json) -> None:
+def test_random_settings_register_what_kubernetes_takes_and_what_policies_pass_or_ask_a_setting_for(
+    stack: Json,
+) -> None:
+    """Both of the same graphs: to make one takes longer than to judge it."""
     graph = graph_of(stack)
     assert len(graph.registrations) > (2 if stack.get("installs") == "hosts" else 10)
     assert [*judges.wrong_names(graph), *judges.wrong_metadata(graph), *judges.wrong_objects(graph)] == []
-
-
-@examples(60)
-@given(stacks())
-def test_policies_pass_or_say_which_setting_they_do_not_take(stack: Json) -> None:
     facts = stack_facts(json.dumps(stack), {})
     found = {
         finding.rule
-        for registered in graph_of(stack).registrations
+        for registered in graph.registrations
         for finding in findings(registered.type, dict(registered.inputs), facts)
     }
     # A range of versions is a finding of its own.

@@ -27,24 +27,14 @@ _Said: TypeAlias = tuple[str, ...] | tuple[str, str, object]
 
 @examples(100)
 @given(stacks())
-def test_random_settings_are_valid_and_editors_take_them(stack: Json) -> None:
-    parse(stack)
-    _JUDGE.validate({"config": {f"kai-anywhere:{SETTINGS_KEY}": stack}})
-
-
-@examples(60)
-@given(stacks())
-def test_settings_that_are_written_and_read_again_are_the_same(stack: Json) -> None:
+def test_random_settings_are_valid_and_explained_and_the_same_after_they_were_written_and_read(stack: Json) -> None:
     settings = parse(stack)
-    assert parse(settings.model_dump(mode="json", exclude_unset=True)) == settings
-    assert parse(yaml.safe_load(yaml.safe_dump(stack))) == settings
-
-
-@examples(60)
-@given(stacks())
-def test_every_key_of_random_settings_is_explained(stack: Json) -> None:
+    # What editors take.
+    _JUDGE.validate({"config": {f"kai-anywhere:{SETTINGS_KEY}": stack}})
     for path in paths_of(stack):
         assert find("".join(f'["{part}"]' for part in path)), path
+    assert parse(settings.model_dump(mode="json", exclude_unset=True)) == settings
+    assert parse(yaml.safe_load(yaml.safe_dump(stack))) == settings
 
 
 @functools.cache
