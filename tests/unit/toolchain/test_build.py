@@ -91,6 +91,22 @@ def test_what_is_built_is_for_this_machine_and_of_modules_whatever_is_exported(
         built(recipe)
 
 
+@pytest.mark.parametrize(
+    ("exported", "used"),
+    [({}, "off and 1000MiB"), ({"GOGC": "50"}, "50 and "), ({"GOMEMLIMIT": "300MiB"}, " and 300MiB")],
+)
+def test_compilers_rarely_look_for_garbage_unless_somebody_has_said_when(
+    recipe: Recipe, on_path: Lay, monkeypatch: pytest.MonkeyPatch, exported: dict[str, str], used: str
+) -> None:
+    for name in ("GOGC", "GOMEMLIMIT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in exported.items():
+        monkeypatch.setenv(name, value)
+    on_path("go", script=_ENVIRONMENT.replace("FAILURE", 'echo "garbage <$GOGC and $GOMEMLIMIT>"; exit 1'))
+    with pytest.raises(ToolchainError, match=f"garbage <{used}>"):
+        built(recipe)
+
+
 @pytest.mark.parametrize("reason", ["no space left on device", "disk quota exceeded"])
 def test_a_disk_that_fills_up_is_recognised(recipe: Recipe, on_path: Lay, reason: str) -> None:
     failure = f"echo 'compile: writing output: write /tmp/go-build/b001/_pkg_.a: {reason}' >&2; exit 1"
