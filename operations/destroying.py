@@ -11,7 +11,7 @@ from cluster.errors import ClusterError
 from cluster.going import Held, held_up
 from cluster.ownership.deployed_state import DeployedState
 from cluster.ownership.helm_hooks import hooks_of, left_by_hooks
-from cluster.ownership.kai_config import config_of, schedulers
+from cluster.ownership.kai_config import OF_LAST_HOOK, config_of, schedulers
 from cluster.ownership.leftovers import Leftover
 from manifests import kai, reservation
 from manifests.wording import first_of
@@ -110,6 +110,8 @@ class Destroying:
     def take(self, config: Leftover) -> None:
         """Remove KAI's Config if it is still there, and with it KAI's webhook configurations: nobody answers for them.
 
+        The last hook did not do its work then, and what Helm made for it may be there too.
+
         Raises:
             ClusterError: if the cluster can't be asked, or refuses.
         """
@@ -118,6 +120,10 @@ class Destroying:
         if objection := self.cluster.remove(config.path, uid=config.uid):
             raise ClusterError(f"{config.name} of this stack's KAI was not deleted: {objection.message}")
         self.say(f"removed {config.name}, which the last hook of KAI's chart had left, and KAI's webhooks with it")
+        for leftover in left_by_hooks(self.cluster, OF_LAST_HOOK):
+            if objection := self.cluster.remove(leftover.path, uid=leftover.uid):
+                raise ClusterError(f"{leftover.name}, which that hook left, was not deleted: {objection.message}")
+            self.say(f"removed {leftover.name}, which that hook left")
 
     def users(self) -> list[Pod]:
         """Pods that use the stack's KAI; none without one.

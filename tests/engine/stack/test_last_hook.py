@@ -9,12 +9,14 @@ import pytest
 
 import simulator
 from operations import engine
+from operations.errors import OperationError
 from operations.target import Target
 from testbed.engine import Stack
 from testbed.inventory import inventory, left_behind
 from testbed.simulated import stack_settings
 from testbed.stacks import jetson, parse
 from testbed.waiting import eventually
+from tests.support.dead_webhook import judged_by_nobody
 from tests.support.helm_hooks import held
 from tests.support.rollback import rollback_of
 
@@ -85,6 +87,23 @@ def test_down_goes_on_after_a_kill_says_what_helm_waits_for_and_leaves_nothing(
     assert "'post-delete-cleanup' in namespace 'kai-scheduler', a hook of a Helm release: its pods" in waits
     assert "ValidatingAdmissionPolicy 'in-the-way'" in waits
     assert told[-1].startswith("removed Config/kai-config")
+    eventually(lambda: left_behind(api, before) == set())
+    assert stack.resources() == []
+
+
+def test_what_a_last_hook_left_that_a_dead_webhook_refused_goes_with_the_next_down(
+    stack: Stack, api: httpx2.Client, before: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Helm makes the hook's rights, fails at its Job, and has forgotten the release by then."""
+    stack.up()
+    told: list[str] = []
+    monkeypatch.setattr("operations.engine.say", told.append)
+    target = Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ())
+    with judged_by_nobody(api, "batch", "jobs"), pytest.raises(OperationError, match="pulumi destroy failed"):
+        engine.destroy(target, "--yes", "--skip-preview")
+    assert api.get(_ROLE).is_success
+    engine.destroy(target, "--yes", "--skip-preview")
+    assert f"removed ClusterRole/{_NAME}, which that hook left" in told
     eventually(lambda: left_behind(api, before) == set())
     assert stack.resources() == []
 
