@@ -21,7 +21,7 @@ from config.stack import StackSettings
 from gpu_sharing.request import GPU_GROUP, SCHEDULER
 from manifests import reservation
 from operations.doctor.hosts.answer import HostReport
-from operations.doctor.monitoring import Monitoring
+from operations.doctor.monitoring import Monitoring, Selector
 
 KAI_OPERATOR = "kai-operator"
 """KAI's operator's Deployment (KAI v0.17.0 deployments/kai-scheduler/templates/services)."""
@@ -54,6 +54,7 @@ class Source(StrEnum):
     GPU_CLUSTERS = "the GPU Operator's GPUClusters"
     WEBHOOKS = "the admission webhooks"
     ENDPOINTS = "the webhooks' EndpointSlices"
+    API_SERVICES = "APIServices"
     RELEASES = "Helm's revisions"
     EVENTS = "events"
     PROFILES = "the device plugin's ConfigMap"
@@ -155,6 +156,18 @@ class ClusterPolicy(Named):
     conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
 
 
+class Rule(Answer):
+    """What a webhook judges."""
+
+    groups: list[str] = Field(default=[], alias="apiGroups")
+    resources: list[str] = Field(default=[])
+
+    def names(self, group: str, resource: str) -> bool:
+        """Whether it names a kind, by its group and plural, or a subresource of it."""
+        plurals = {name.partition("/")[0] for name in self.resources}
+        return not {group, "*"}.isdisjoint(self.groups) and not {resource, "*"}.isdisjoint(plurals)
+
+
 class Webhook(Answer):
     """One webhook of a configuration."""
 
@@ -163,12 +176,19 @@ class Webhook(Answer):
     service: str = Field(default="", validation_alias=AliasPath("clientConfig", "service", "name"))
     namespace: str = Field(default="", validation_alias=AliasPath("clientConfig", "service", "namespace"))
     ca_bundle: str = Field(default="", validation_alias=AliasPath("clientConfig", "caBundle"))
-    rules: list[dict[str, Any]] = Field(default=[])
+    rules: list[Rule] = Field(default=[])
+    namespaces: Selector = Field(default=Selector(), alias="namespaceSelector")
+    objects: Selector = Field(default=Selector(), alias="objectSelector")
+    conditions: list[dict[str, Any]] = Field(default=[], alias="matchConditions")
 
     @property
     def resources(self) -> tuple[str, ...]:
         """What it judges, by plural."""
-        return tuple(sorted({resource for rule in self.rules for resource in rule.get("resources") or ()}))
+        return tuple(sorted({resource for rule in self.rules for resource in rule.resources}))
+
+    def judges(self, group: str, resource: str) -> bool:
+        """Whether it judges some objects of a kind, or a subresource of theirs."""
+        return any(rule.names(group, resource) for rule in self.rules)
 
 
 class WebhookConfiguration(Named):
@@ -187,6 +207,14 @@ class EndpointSlice(Namespaced):
     """Addresses behind a Service."""
 
     endpoints: list[Endpoint] | None = None
+
+
+class ApiService(Named):
+    """A version of an API group, and what serves it: the API server itself, or a Service."""
+
+    service: str = Field(default="", validation_alias=AliasPath("spec", "service", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("spec", "service", "namespace"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
 
 
 class ConfigMap(Namespaced):
@@ -239,6 +267,7 @@ class Facts:
     mutating_webhooks: tuple[WebhookConfiguration, ...] = ()
     validating_webhooks: tuple[WebhookConfiguration, ...] = ()
     endpoint_slices: tuple[EndpointSlice, ...] = ()
+    api_services: tuple[ApiService, ...] = ()
     releases: tuple[Release, ...] = ()
     events: tuple[Event, ...] = ()
     profiles: frozenset[str] | None = None

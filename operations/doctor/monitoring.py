@@ -58,14 +58,34 @@ class RoleBinding(_Named):
         return f"{bound or 'nobody'} to ClusterRole {self.role}"
 
 
+class _Expression(Answer):
+    """A requirement of a label selector."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        match self.operator:
+            case "In":
+                return labels.get(self.key) in (self.values or ())
+            case "NotIn":
+                return labels.get(self.key) not in (self.values or ())
+            case "Exists":
+                return self.key in labels
+            case _:
+                return self.key not in labels
+
+
 class Selector(Answer):
-    """A label selector; expressions are taken to match, since they are not weighed here."""
+    """A label selector; one that says nothing selects everything."""
 
     labels: dict[str, str] = Field(default={}, alias="matchLabels")
+    expressions: list[_Expression] = Field(default=[], alias="matchExpressions")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether it selects what has these labels."""
-        return self.labels.items() <= labels.items()
+        return self.labels.items() <= labels.items() and all(each.matches(labels) for each in self.expressions)
 
 
 class Prometheus(_Named):

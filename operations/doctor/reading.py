@@ -20,6 +20,7 @@ from manifests.reservation_index import WRITTEN_BY_KAI
 from operations.doctor.facts import (
     GPU_OPERATOR,
     KAI_OPERATOR,
+    ApiService,
     ClusterPolicy,
     ConfigMap,
     DaemonSet,
@@ -77,6 +78,7 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
         gpu_clusters = listed(Source.GPU_CLUSTERS, "/apis/nvidia.com/v1alpha1/gpuclusters", Named)
         mutating = listed(Source.WEBHOOKS, f"{_ADMISSION}/mutatingwebhookconfigurations", WebhookConfiguration)
         validating = listed(Source.WEBHOOKS, f"{_ADMISSION}/validatingwebhookconfigurations", WebhookConfiguration)
+        api_services = listed(Source.API_SERVICES, "/apis/apiregistration.k8s.io/v1/apiservices", ApiService)
         kinds = {
             f"{version}/{plural}": reader.ask(Source.KINDS, True, cluster.has_kind, version, plural)
             for version, plural in _KINDS
@@ -104,6 +106,7 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
             gpu_clusters=gpu_clusters(),
             mutating_webhooks=mutating(),
             validating_webhooks=validating(),
+            api_services=api_services(),
             kinds=frozenset(name for name, answer in kinds.items() if answer()),
             monitoring=monitoring(),
             policy_versions=served(),

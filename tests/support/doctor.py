@@ -39,6 +39,7 @@ KINDS = {
     "gpuclusters": ("nvidia.com/v1alpha1", "GPUCluster", ""),
     "mutating": ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", ""),
     "validating": ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", ""),
+    "apiservices": ("apiregistration.k8s.io/v1", "APIService", ""),
     "configmaps": ("v1", "ConfigMap", "gpu-operator"),
     "clusterroles": ("rbac.authorization.k8s.io/v1", "ClusterRole", ""),
     "clusterrolebindings": ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", ""),

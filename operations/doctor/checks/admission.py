@@ -11,8 +11,17 @@ from manifests.admission import NAME
 from operations.doctor.check import Check, Finding, Subject, of_deployment
 from operations.doctor.checks.workloads import how_to_start, judge_deployment, remedy_of_deployment
 from operations.doctor.facts import Facts, Source, Webhook, WebhookConfiguration
+from operations.doctor.monitoring import Selector
 
-_OF_PODS = {"pods", "*", "*/*", "pods/*"}
+_CLUSTER_WIDE = (("", "nodes"),)
+_NAMESPACED = (
+    *(("", resource) for resource in ("namespaces", "configmaps", "secrets", "services", "serviceaccounts")),
+    *(("apps", resource) for resource in ("deployments", "daemonsets", "replicasets")),
+    ("batch", "jobs"),
+)
+"""What the stack, both charts and their controllers write, by group and plural; a namespace has its own labels."""
+_NAME_LABEL = "kubernetes.io/metadata.name"
+"""Which the API server gives each namespace."""
 _KAI = (
     ("MutatingWebhookConfiguration", "mutating-kai-admission"),
     ("ValidatingWebhookConfiguration", "validating-kai-admission"),
@@ -30,10 +39,22 @@ def _hooks(facts: Facts) -> Iterator[tuple[str, WebhookConfiguration, Webhook]]:
 
 
 def _concerns_us(facts: Facts, webhook: Webhook) -> bool:
+    """Whether it is ours, or judges pods, or anything else without which nothing is installed or removed.
+
+    Of anything but pods, one that chooses among objects may leave out all of ours.
+    """
     ours = {facts.kai_namespace, facts.operator_namespace}
     if facts.settings is not None:
         ours.add(facts.settings.admission.namespace)
-    return bool(webhook.namespace in ours or _OF_PODS & set(webhook.resources))
+    if webhook.namespace in ours or webhook.judges("", "pods"):
+        return True
+    if webhook.objects != Selector() or webhook.conditions:
+        return False
+    if any(webhook.judges(*kind) for kind in _CLUSTER_WIDE):
+        return True
+    labels = {namespace.name: namespace.labels for namespace in facts.namespaces}
+    places = ({_NAME_LABEL: name} | labels.get(name, {}) for name in {*ours, facts.reservation_namespace})
+    return any(webhook.judges(*kind) for kind in _NAMESPACED) and any(map(webhook.namespaces.matches, places))
 
 
 def _unanswered(facts: Facts) -> Iterator[Finding]:
@@ -145,7 +166,7 @@ CHECKS = (
         "KA0904",
         "A webhook trusts no valid authority",
         _expired,
-        needs={Source.WEBHOOKS},
+        needs={Source.WEBHOOKS, Source.NAMESPACES},
         symptom="`failed calling webhook ...: x509: certificate signed by unknown authority`, or has expired.",
         cause="The authority was not renewed: its server was off for longer than its certificate lives, or somebody "
         "overwrote caBundle.",
@@ -168,10 +189,12 @@ CHECKS = (
         "KA0901",
         "A webhook does not answer",
         _unanswered,
-        needs={Source.WEBHOOKS, Source.ENDPOINTS},
-        symptom="`failed calling webhook ...: no endpoints available for service`; what it judges can't be created.",
+        needs={Source.WEBHOOKS, Source.ENDPOINTS, Source.NAMESPACES},
+        symptom="`failed calling webhook ...: no endpoints available for service`, or `service ... not found`; what it "
+        "judges can't be created, changed or deleted, so that `pulumi up` and `kai-anywhere down` may fail too.",
         cause="No pod behind its service is ready, or it was left behind by something that was removed.",
-        remedy="Start what serves it. If that is gone for good, remove the configuration {name}.",
+        remedy="Start what serves it: the evidence names its service. If that was removed for good, whoever installed "
+        "it removes the configuration {name} too. Then run again what failed.",
         source="Kubernetes admissionregistration/v1: failurePolicy",
         explains={"KA0512", "KA0706"},
     ),

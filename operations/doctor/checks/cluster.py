@@ -8,7 +8,7 @@ from cluster.preflight.findings import helm_puts_back
 from cluster.waiting import said_by
 from config.cluster import OLDEST_KUBERNETES
 from manifests import gpu_operator, kai, reservation
-from operations.doctor.check import Check, Finding, Subject, of_deployment, of_pod
+from operations.doctor.check import Check, Finding, Severity, Subject, of_deployment, of_pod
 from operations.doctor.facts import DaemonSet, Deployment, Facts, Source
 
 _CANT_START = {
@@ -83,6 +83,20 @@ def _terminating(facts: Facts) -> Iterator[Finding]:
                     *filter(None, [held_by(namespace.conditions)]),
                 ),
             )
+
+
+def _without_server(facts: Facts) -> Iterator[Finding]:
+    for each in facts.api_services:
+        for condition in each.conditions:
+            if each.service and condition.type == "Available" and condition.status == "False":
+                yield Finding(
+                    Subject("APIService", each.name, annotations=each.annotations),
+                    f"APIService {each.name} has no server that answers: while that is so, no namespace can go.",
+                    (
+                        f"APIService {each.name}: service {each.namespace}/{each.service}",
+                        f"condition Available=False: {condition.reason}: {condition.message}",
+                    ),
+                )
 
 
 def _nothing_installed(facts: Facts) -> Iterator[Finding]:
@@ -235,6 +249,21 @@ CHECKS = (
                 *("KA0309", "KA0801", "KA0803", "KA0902"),
             }
         ),
+    ),
+    Check(
+        "KA0108",
+        "An API of the cluster has no server",
+        _without_server,
+        needs={Source.API_SERVICES},
+        severity=Severity.WARNING,
+        symptom="Pods run as they should. `kai-anywhere down`, and whoever else deletes a namespace, waits until it "
+        "answers: `NamespaceDeletionDiscoveryFailure`, `unable to retrieve the complete list of server APIs`.",
+        cause="Somebody's extension of the API, such as metrics-server, has no pod that answers, or was removed and "
+        "left its APIService. The namespace controller asks every API for what a namespace has, and lets none go where "
+        "one does not answer.",
+        remedy="Start what serves it: the evidence names its service. If that was removed for good, whoever installed "
+        "it removes the APIService {name} too. What waits goes on by itself then.",
+        source="Kubernetes v1.36 pkg/controller/namespace/deletion/namespaced_resources_deleter.go",
     ),
     Check(
         "KA0105",

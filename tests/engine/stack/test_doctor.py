@@ -16,6 +16,7 @@ from operations.doctor.reading import read_facts
 from testbed.engine import Stack
 from testbed.stacks import Json, jetson, parse
 from testbed.waiting import eventually
+from tests.support.dead_webhook import judged_by_nobody
 from toolchain.programs import HELM
 
 _KAI = "/apis/apps/v1/namespaces/kai-scheduler/deployments"
@@ -27,6 +28,7 @@ _MADE_BY_CHARTS = [
     ("KA0211", "/apis/kai.scheduler/v1/schedulingshards/default"),
 ]
 """What `doctor` says without it, and what it is."""
+_APIS = "/apis/apiregistration.k8s.io/v1/apiservices"
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -89,6 +91,34 @@ def test_a_binding_of_the_overrides_that_is_gone_is_found_and_repaired(
     api.delete(_BINDING).raise_for_status()
     assert _problems(stack, cluster) == {"KA0501": {"KA0105"}}
     stack.up("--refresh")
+    eventually(lambda: _problems(stack, cluster) == {})
+
+
+def test_a_webhook_of_others_that_nobody_answers_for_is_named_though_it_judges_no_pods(
+    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
+) -> None:
+    with judged_by_nobody(api, "", "configmaps"):
+        [problem] = _diagnosis(stack, cluster).problems
+        assert problem.cause.check.code == "KA0901"
+        assert "webhook 'judge.example.com' judges configmaps" in problem.cause.finding.what
+        assert "whoever installed it removes the configuration judge too" in problem.cause.remedy
+    assert _problems(stack, cluster) == {}
+
+
+def test_an_api_without_a_server_is_named_before_a_namespace_waits_for_it(
+    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
+) -> None:
+    service = {"namespace": "kube-system", "name": "metrics-server"}
+    priorities = {"groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": True}
+    spec = {"group": "metrics.k8s.io", "version": "v1beta1", "service": service, **priorities}
+    api.post(_APIS, json={"metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": spec}).raise_for_status()
+    eventually(lambda: _problems(stack, cluster) == {"KA0108": set()})
+    [problem] = _diagnosis(stack, cluster).problems
+    assert problem.cause.finding.evidence[0].endswith("service kube-system/metrics-server")
+    assert "ServiceNotFound" in problem.cause.finding.evidence[1]
+    # It runs all the same.
+    assert set(stack.up("--refresh").changes) == {"same"}
+    api.delete(f"{_APIS}/v1beta1.metrics.k8s.io").raise_for_status()
     eventually(lambda: _problems(stack, cluster) == {})
 
 

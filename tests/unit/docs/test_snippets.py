@@ -91,7 +91,7 @@ HOMES: Mapping[str, Sequence[tuple[str, RunBy | NotRun]]] = {
     "docs/commands.md": [
         ('eval "$(make env)"', RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
         ("kai-anywhere verify", RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
-        ("held    components: 109 checks of doctor passed.", _PICTURE),
+        ("held    components: 110 checks of doctor passed.", _PICTURE),
         ("Everything is installed, but does not work as the stack says (validation: after_up):", _PICTURE),
         ("kai-anywhere bundle", RunBy(_README, "test_the_commands_of_their_page_look_at_the_simulator")),
     ],

@@ -82,6 +82,7 @@ CASES: Final[Mapping[str, Case]] = {
     "KA0105": Case(do.gone("Queue/robots"), do.gone("Queue/of-no-stack")),
     "KA0106": Case(do.kubernetes("29"), do.kubernetes("30")),
     "KA0107": Case(do.starting("ImagePullBackOff"), do.starting("ContainerCreating")),
+    "KA0108": Case(do.api(extension=True), do.api(extension=False)),
     "KA0201": Case(
         do.uninstalled,
         both(do.uninstalled, do.other_deployment("kai-operator", "kai-scheduler")),

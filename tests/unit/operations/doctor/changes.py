@@ -1,6 +1,7 @@
 """What is changed of a cluster that is well, so that one check of `doctor` fires, or almost does."""
 
 import base64
+import copy
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from manifests import every_object
 from manifests.gvirtus import backends
 from manifests.ownership import key
-from testbed.stacks import changed, parse
+from testbed.stacks import Json, changed, parse
 from tests.support.api_server import node
 from tests.support.doctor import (
     OLD,
@@ -358,6 +359,33 @@ def answers(**conditions: bool) -> Break:
     """The address behind KAI's admission webhooks, by what it says of itself."""
     there = [endpoints("admission", **conditions), endpoints("queue-controller", ready=True)]
     return lambda world: world.lists.update(slices=there)
+
+
+def api(*, extension: bool) -> Break:
+    """A version of an API group: an extension whose server is gone, or the API server's own."""
+    unavailable = {"status": "False", "reason": "ServiceNotFound", "message": "service/metrics-server is not present"}
+    theirs = {"service": {"namespace": "kube-system", "name": "metrics-server"}, "insecureSkipTLSVerify": True}
+    made = named("v1beta1.metrics.k8s.io") | {
+        "spec": {"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100},
+        "status": {"conditions": [{"type": "Available", "status": "True"} | (unavailable if extension else {})]},
+    }
+    made["spec"] |= theirs if extension else {}
+    return lambda world: world.lists.update(apiservices=[made])
+
+
+def webhook_of_others(rules: Json, **more: Json) -> Break:
+    """A webhook of somebody else's, in a namespace of his own, whose Service has no address."""
+
+    def change(world: World) -> None:
+        made = copy.deepcopy(world.one("validating", "validating-kai-admission"))
+        made["metadata"] = {"name": "judge"}
+        [hook] = made["webhooks"]
+        hook["clientConfig"]["service"] = {"name": "judge", "namespace": "judging"}
+        hook["rules"] = [{"apiVersions": ["*"], "operations": ["*"], **rules}]
+        hook.update(more)
+        world.lists["validating"].append(made)
+
+    return change
 
 
 def no_policies(world: World) -> None:

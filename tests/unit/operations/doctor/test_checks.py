@@ -14,13 +14,18 @@ from operations.doctor.check import Category
 from operations.doctor.checks import CHECKS
 from testbed.stacks import Json, changed, gvirtus, hami_core, jetson, webhook
 from tests.support.api_server import ApiServer
-from tests.support.doctor import GROUP, OLD, pod, well
+from tests.support.doctor import GROUP, OLD, RESERVATION, pod, well
 from tests.support.hosts.examinations import jetson_examination
 from tests.unit.operations.doctor import changes as do
 from tests.unit.operations.doctor.cases import CASES
 from tests.unit.operations.doctor.changes import both
 from tests.unit.operations.doctor.monitoring_cases import metrics
 from tests.unit.operations.doctor.worlds import fired, world_of
+
+
+def _except(*names: str) -> Json:
+    """Every namespace but these."""
+    return {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(names)}]}
 
 
 def test_every_check_has_a_case() -> None:
@@ -174,6 +179,58 @@ def test_nobody_is_told_to_remove_a_webhook_whose_server_is_only_switched_off(ap
     world.one("deployments", "admission")["spec"]["replicas"] = 0
     judged = fired(world.diagnosis(api, tmp_path))["KA0901"]
     assert judged.remedy == "kubectl --namespace kai-scheduler scale deployment admission --replicas=1"
+
+
+_OF_CONFIG_MAPS = {"apiGroups": [""], "resources": ["configmaps"]}
+_SOME = {"matchLabels": {"judged": "true"}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "more"),
+    [
+        (_OF_CONFIG_MAPS, {}),
+        ({"apiGroups": ["*"], "resources": ["*/*"]}, {}),
+        ({"apiGroups": ["", "apps"], "resources": ["namespaces"]}, {}),
+        ({"apiGroups": [""], "resources": ["nodes"]}, {"namespaceSelector": _SOME}),
+        ({"apiGroups": ["batch"], "resources": ["jobs"]}, {"namespaceSelector": _except("kube-system")}),
+        # Whose pods these are does not matter.
+        ({"apiGroups": [""], "resources": ["pods"]}, {"namespaceSelector": _SOME, "objectSelector": _SOME}),
+    ],
+    ids=lambda value: str(value.get("resources", "")) if isinstance(value, dict) else "",
+)
+def test_a_webhook_of_others_that_judges_what_the_stack_needs_and_does_not_answer_is_named(
+    rules: Json, more: Json, api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    do.webhook_of_others(rules, **more)(world)
+    [(code, judged)] = fired(world.diagnosis(api, tmp_path)).items()
+    assert code == "KA0901"
+    assert "service judging/judge" in judged.finding.evidence[0]
+    assert "whoever installed it removes the configuration judge too" in judged.remedy
+
+
+@pytest.mark.parametrize(
+    ("rules", "more"),
+    [
+        ({"apiGroups": ["cert-manager.io"], "resources": ["*"]}, {}),
+        ({"apiGroups": ["example.com"], "resources": ["deployments"]}, {}),
+        (_OF_CONFIG_MAPS, {"namespaceSelector": _SOME}),
+        (
+            _OF_CONFIG_MAPS,
+            {"namespaceSelector": _except("kai-scheduler", "gpu-operator", "kai-anywhere", RESERVATION)},
+        ),
+        (_OF_CONFIG_MAPS, {"objectSelector": _SOME}),
+        (_OF_CONFIG_MAPS, {"matchConditions": [{"name": "some", "expression": "false"}]}),
+        (_OF_CONFIG_MAPS, {"failurePolicy": "Ignore"}),
+    ],
+    ids=["a group", "a kind of that name", "some namespaces", "not ours", "some objects", "sometimes", "Ignore"],
+)
+def test_a_webhook_of_others_that_judges_nothing_of_ours_is_no_matter(
+    rules: Json, more: Json, api: ApiServer, tmp_path: Path
+) -> None:
+    world = world_of(jetson)
+    do.webhook_of_others(rules, **more)(world)
+    assert fired(world.diagnosis(api, tmp_path)) == {}
 
 
 def test_a_removal_that_was_killed_is_to_come_to_its_end_and_its_revision_stays(api: ApiServer, tmp_path: Path) -> None:

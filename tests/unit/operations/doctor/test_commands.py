@@ -41,7 +41,7 @@ def test_a_cluster_that_is_well_is_one_line_and_status_0(world: World, api: ApiS
     result = _run(world, api)
     assert result.exit_code == ExitStatus.WELL
     assert result.stdout.splitlines() == [
-        f"Nothing is wrong in the cluster at {api.url} (context 'loopback'): 109 checks done."
+        f"Nothing is wrong in the cluster at {api.url} (context 'loopback'): 110 checks done."
     ]
 
 
@@ -96,7 +96,7 @@ def test_suppressed_findings_are_counted(world: World, api: ApiServer) -> None:
     world.scale("binder")
     result = _run(world, api, "--suppress", "KA0205")
     assert result.exit_code == ExitStatus.WELL
-    assert result.stdout.rstrip().endswith("109 checks done; 1 finding suppressed.")
+    assert result.stdout.rstrip().endswith("110 checks done; 1 finding suppressed.")
 
 
 def test_a_code_that_no_check_has_is_a_wrong_option(world: World, api: ApiServer) -> None:
