@@ -163,9 +163,9 @@ class Rule(Answer):
     resources: list[str] = Field(default=[])
 
     def names(self, group: str, resource: str) -> bool:
-        """Whether it names a kind, by its group and plural, or a subresource of it."""
-        plurals = {name.partition("/")[0] for name in self.resources}
-        return not {group, "*"}.isdisjoint(self.groups) and not {resource, "*"}.isdisjoint(plurals)
+        """Whether it names a kind, by its group and plural, or all subresources of it."""
+        names = {resource, f"{resource}/*", "*", "*/*"}
+        return not {group, "*"}.isdisjoint(self.groups) and not names.isdisjoint(self.resources)
 
 
 class Webhook(Answer):
@@ -187,7 +187,7 @@ class Webhook(Answer):
         return tuple(sorted({resource for rule in self.rules for resource in rule.resources}))
 
     def judges(self, group: str, resource: str) -> bool:
-        """Whether it judges some objects of a kind, or a subresource of theirs."""
+        """Whether it judges some objects of a kind, by its group and plural."""
         return any(rule.names(group, resource) for rule in self.rules)
 
 

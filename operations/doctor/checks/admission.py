@@ -13,11 +13,16 @@ from operations.doctor.checks.workloads import how_to_start, judge_deployment, r
 from operations.doctor.facts import Facts, Source, Webhook, WebhookConfiguration
 from operations.doctor.monitoring import Selector
 
-_CLUSTER_WIDE = (("", "nodes"),)
+_CLUSTER_WIDE = (
+    ("", "nodes"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    *(("rbac.authorization.k8s.io", resource) for resource in ("clusterroles", "clusterrolebindings")),
+)
 _NAMESPACED = (
     *(("", resource) for resource in ("namespaces", "configmaps", "secrets", "services", "serviceaccounts")),
     *(("apps", resource) for resource in ("deployments", "daemonsets", "replicasets")),
     ("batch", "jobs"),
+    *(("rbac.authorization.k8s.io", resource) for resource in ("roles", "rolebindings")),
 )
 """What the stack, both charts and their controllers write, by group and plural; a namespace has its own labels."""
 _NAME_LABEL = "kubernetes.io/metadata.name"

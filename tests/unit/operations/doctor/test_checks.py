@@ -193,6 +193,7 @@ _SOME = {"matchLabels": {"judged": "true"}}
         ({"apiGroups": ["", "apps"], "resources": ["namespaces"]}, {}),
         ({"apiGroups": [""], "resources": ["nodes"]}, {"namespaceSelector": _SOME}),
         ({"apiGroups": ["batch"], "resources": ["jobs"]}, {"namespaceSelector": _except("kube-system")}),
+        ({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"]}, {}),
         # Whose pods these are does not matter.
         ({"apiGroups": [""], "resources": ["pods"]}, {"namespaceSelector": _SOME, "objectSelector": _SOME}),
     ],
@@ -222,8 +223,18 @@ def test_a_webhook_of_others_that_judges_what_the_stack_needs_and_does_not_answe
         (_OF_CONFIG_MAPS, {"objectSelector": _SOME}),
         (_OF_CONFIG_MAPS, {"matchConditions": [{"name": "some", "expression": "false"}]}),
         (_OF_CONFIG_MAPS, {"failurePolicy": "Ignore"}),
+        ({"apiGroups": [""], "resources": ["pods/exec"], "operations": ["CONNECT"]}, {}),
     ],
-    ids=["a group", "a kind of that name", "some namespaces", "not ours", "some objects", "sometimes", "Ignore"],
+    ids=[
+        "a group",
+        "a kind of that name",
+        "some namespaces",
+        "not ours",
+        "some objects",
+        "sometimes",
+        "Ignore",
+        "exec",
+    ],
 )
 def test_a_webhook_of_others_that_judges_nothing_of_ours_is_no_matter(
     rules: Json, more: Json, api: ApiServer, tmp_path: Path
