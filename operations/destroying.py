@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from cluster.access.answers.objects import API_SERVICES, ApiService
 from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
 from cluster.errors import ClusterError
@@ -124,6 +125,16 @@ class Destroying:
             if objection := self.cluster.remove(leftover.path, uid=leftover.uid):
                 raise ClusterError(f"{leftover.name}, which that hook left, was not deleted: {objection.message}")
             self.say(f"removed {leftover.name}, which that hook left")
+
+    def without_server(self) -> list[ApiService]:
+        """APIs whose server does not answer: no namespace goes while one is so; none where the stack has no namespace.
+
+        Raises:
+            ClusterError: if the cluster can't be asked, or refuses.
+        """
+        if not any(name.startswith("Namespace/") for name in self.state.objects):
+            return []
+        return [each for each in self.cluster.objects(API_SERVICES, ApiService) if each.unavailable]
 
     def users(self) -> list[Pod]:
         """Pods that use the stack's KAI; none without one.

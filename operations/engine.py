@@ -264,6 +264,14 @@ def _before(target: Target, end: Destroying | None) -> Leftover | None:
         config = end.config()
     except ClusterError as error:
         raise OperationError(f"{error}\nNothing was changed.") from error
+    # Who may not list them can remove the stack all the same.
+    with suppress(ClusterError):
+        for each in end.without_server():
+            say(
+                f"warning: APIService {each.name} has no server that answers ({each.unavailable}): the stack's "
+                "namespaces will wait for it. Start that server first; if it was removed for good, whoever installed "
+                "it removes the APIService too."
+            )
     if not target.simulated:
         # Who may not list pods can remove the stack all the same.
         with suppress(ClusterError):

@@ -12,7 +12,7 @@ from pydantic import AliasPath, Field
 from cluster import snapshot
 from cluster.access.answers.answer import Answer, Condition
 from cluster.access.answers.nodes import Node
-from cluster.access.answers.objects import Container, HelmRevision
+from cluster.access.answers.objects import ApiService, Container, HelmRevision
 from cluster.access.answers.pods import Event, Pod
 from cluster.access.answers.server import Version
 from cluster.access.lists import Unseen
@@ -207,14 +207,6 @@ class EndpointSlice(Namespaced):
     """Addresses behind a Service."""
 
     endpoints: list[Endpoint] | None = None
-
-
-class ApiService(Named):
-    """A version of an API group, and what serves it: the API server itself, or a Service."""
-
-    service: str = Field(default="", validation_alias=AliasPath("spec", "service", "name"))
-    namespace: str = Field(default="", validation_alias=AliasPath("spec", "service", "namespace"))
-    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
 
 
 class ConfigMap(Namespaced):

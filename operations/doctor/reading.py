@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from cluster.access.answers.objects import HelmRevision
+from cluster.access.answers.objects import API_SERVICES, ApiService, HelmRevision
 from cluster.access.answers.pods import Event, Pod
 from cluster.access.client import Cluster
 from cluster.access.lists import Reader, Unseen
@@ -20,7 +20,6 @@ from manifests.reservation_index import WRITTEN_BY_KAI
 from operations.doctor.facts import (
     GPU_OPERATOR,
     KAI_OPERATOR,
-    ApiService,
     ClusterPolicy,
     ConfigMap,
     DaemonSet,
@@ -78,7 +77,7 @@ def read_facts(cluster: Cluster, settings: StackSettings | None, stack: str = ""
         gpu_clusters = listed(Source.GPU_CLUSTERS, "/apis/nvidia.com/v1alpha1/gpuclusters", Named)
         mutating = listed(Source.WEBHOOKS, f"{_ADMISSION}/mutatingwebhookconfigurations", WebhookConfiguration)
         validating = listed(Source.WEBHOOKS, f"{_ADMISSION}/validatingwebhookconfigurations", WebhookConfiguration)
-        api_services = listed(Source.API_SERVICES, "/apis/apiregistration.k8s.io/v1/apiservices", ApiService)
+        api_services = listed(Source.API_SERVICES, API_SERVICES, ApiService)
         kinds = {
             f"{version}/{plural}": reader.ask(Source.KINDS, True, cluster.has_kind, version, plural)
             for version, plural in _KINDS

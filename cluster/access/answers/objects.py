@@ -70,6 +70,30 @@ def held_by(conditions: Iterable[Condition]) -> str:
     return "; ".join(each.message.rstrip(". ") for each in conditions if each.status == "True" and each.message)
 
 
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+"""Where the API server lists them."""
+
+
+class ApiService(Answer):
+    """A version of an API group, and what serves it: the API server itself, or a Service."""
+
+    name: str = Field(validation_alias=AliasPath("metadata", "name"))
+    annotations: dict[str, str] = Field(default={}, validation_alias=AliasPath("metadata", "annotations"))
+    service: str = Field(default="", validation_alias=AliasPath("spec", "service", "name"))
+    namespace: str = Field(default="", validation_alias=AliasPath("spec", "service", "namespace"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
+
+    @property
+    def unavailable(self) -> str:
+        """Why its Service does not answer; empty where it does."""
+        words = (f"{each.reason}: {each.message}" for each in self.conditions if self._is_bad(each))
+        return next(words, "") if self.service else ""
+
+    @staticmethod
+    def _is_bad(condition: Condition) -> bool:
+        return condition.type == "Available" and condition.status == "False"
+
+
 class Container(Answer):
     """A container of a pod template."""
 

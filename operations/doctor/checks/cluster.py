@@ -87,16 +87,15 @@ def _terminating(facts: Facts) -> Iterator[Finding]:
 
 def _without_server(facts: Facts) -> Iterator[Finding]:
     for each in facts.api_services:
-        for condition in each.conditions:
-            if each.service and condition.type == "Available" and condition.status == "False":
-                yield Finding(
-                    Subject("APIService", each.name, annotations=each.annotations),
-                    f"APIService {each.name} has no server that answers: while that is so, no namespace can go.",
-                    (
-                        f"APIService {each.name}: service {each.namespace}/{each.service}",
-                        f"condition Available=False: {condition.reason}: {condition.message}",
-                    ),
-                )
+        if each.unavailable:
+            yield Finding(
+                Subject("APIService", each.name, annotations=each.annotations),
+                f"APIService {each.name} has no server that answers: while that is so, no namespace can go.",
+                (
+                    f"APIService {each.name}: service {each.namespace}/{each.service}",
+                    f"condition Available=False: {each.unavailable}",
+                ),
+            )
 
 
 def _nothing_installed(facts: Facts) -> Iterator[Finding]:

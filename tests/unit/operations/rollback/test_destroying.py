@@ -110,6 +110,31 @@ def test_a_config_that_the_hook_deleted_is_not_told_of(world: World, capsys: pyt
 
 
 @pytest.mark.parametrize(
+    ("made", "status", "service", "warns"),
+    [
+        ([namespace("kai-scheduler")], "False", {"name": "metrics-server"}, True),
+        ([namespace("kai-scheduler")], "True", {"name": "metrics-server"}, False),
+        ([namespace("kai-scheduler")], "False", {}, False),
+        ([release("kai-scheduler")], "False", {"name": "metrics-server"}, False),
+    ],
+    ids=["gone", "there", "the API server itself", "no namespace of ours"],
+)
+def test_an_api_without_a_server_is_told_before_a_namespace_waits_for_it(  # noqa: PLR0913 - a case's parts
+    world: World, capsys: pytest.CaptureFixture[str], made: list[Json], status: str, service: Json, *, warns: bool
+) -> None:
+    world.remember(made)
+    world.put("/api/v1/namespaces/kai-scheduler")
+    condition = {"type": "Available", "status": status, "reason": "MissingEndpoints", "message": "no addresses"}
+    path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
+    world.put(path, spec={"service": service})["status"] = {"conditions": [condition]}
+    engine.destroy(world.target, "--yes")
+    said = capsys.readouterr().err
+    told = "warning: APIService v1beta1.metrics.k8s.io has no server that answers (MissingEndpoints: no addresses)"
+    assert (told in said) is warns
+    assert world.deleted == []
+
+
+@pytest.mark.parametrize(
     ("resource", "place", "again"),
     [
         (release("kai-scheduler"), "team-kai", False),
