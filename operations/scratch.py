@@ -9,6 +9,7 @@ from types import FrameType
 
 from cluster.access.client import Cluster
 from cluster.errors import ClusterUnreachableError
+from cluster.going import ways_out_of_namespace
 from manifests.objects import Manifest
 from operations.errors import OperationError
 from toolchain.progress import say
@@ -106,9 +107,12 @@ class Scratch:
         since = time.monotonic()
         while not gone():
             if time.monotonic() - since >= GONE_SECONDS:
+                stays = f"The {self.owner}'s {what} was deleted and is still there after {GONE_SECONDS:.0f} s"
+                namespace = self.cluster.namespace(self.name)
+                if namespace is not None and namespace.held:
+                    raise OperationError(f"{stays}: {namespace.held}.\n{ways_out_of_namespace(self.name)}")
                 raise OperationError(
-                    f"The {self.owner}'s {what} was deleted and is still there after {GONE_SECONDS:.0f} s. The next "
-                    f"{self.owner} removes it, or: kubectl delete namespace {self.name}"
+                    f"{stays}. The next {self.owner} removes it, or: kubectl delete namespace {self.name}"
                 )
             time.sleep(POLL_SECONDS)
 

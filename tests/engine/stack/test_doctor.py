@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import httpx2
@@ -13,6 +13,8 @@ import toolchain
 from cluster.access.client import Cluster
 from operations.doctor.diagnosis import Diagnosis, diagnose
 from operations.doctor.reading import read_facts
+from operations.errors import OperationError
+from operations.scratch import Scratch
 from testbed.engine import Stack
 from testbed.stacks import Json, jetson, parse
 from testbed.waiting import eventually
@@ -105,21 +107,41 @@ def test_a_webhook_of_others_that_nobody_answers_for_is_named_though_it_judges_n
     assert _problems(stack, cluster) == {}
 
 
-def test_an_api_without_a_server_is_named_before_a_namespace_waits_for_it(
-    stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client
-) -> None:
+@pytest.fixture
+def api_without_server(stack: Stack, cluster: simulator.ControlPlane, api: httpx2.Client) -> Iterator[None]:
+    """An extension of the API whose server is gone, for a while."""
     service = {"namespace": "kube-system", "name": "metrics-server"}
     priorities = {"groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": True}
     spec = {"group": "metrics.k8s.io", "version": "v1beta1", "service": service, **priorities}
     api.post(_APIS, json={"metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": spec}).raise_for_status()
     eventually(lambda: _problems(stack, cluster) == {"KA0108": set()})
+    yield
+    api.delete(f"{_APIS}/v1beta1.metrics.k8s.io").raise_for_status()
+    eventually(lambda: _problems(stack, cluster) == {})
+
+
+@pytest.mark.usefixtures("api_without_server")
+def test_an_api_without_a_server_is_named_before_a_namespace_waits_for_it(
+    stack: Stack, cluster: simulator.ControlPlane
+) -> None:
     [problem] = _diagnosis(stack, cluster).problems
     assert problem.cause.finding.evidence[0].endswith("service kube-system/metrics-server")
     assert "ServiceNotFound" in problem.cause.finding.evidence[1]
     # It runs all the same.
     assert set(stack.up("--refresh").changes) == {"same"}
-    api.delete(f"{_APIS}/v1beta1.metrics.k8s.io").raise_for_status()
-    eventually(lambda: _problems(stack, cluster) == {})
+
+
+@pytest.mark.usefixtures("api_without_server")
+def test_a_command_whose_own_namespace_stays_says_what_holds_it(
+    cluster: simulator.ControlPlane, api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operations.scratch.GONE_SECONDS", 10.0)
+    metadata = {"name": "tried-out", "labels": {"kai-anywhere.io/tried-out": "true"}}
+    api.post("/api/v1/namespaces", json={"metadata": metadata}).raise_for_status()
+    with closing(Cluster.open(str(cluster.kubeconfig))) as connection, pytest.raises(OperationError) as caught:
+        Scratch(connection, "tried-out", "kai-anywhere.io/tried-out", "test").remove()
+    assert "unable to retrieve the complete list of server APIs: metrics.k8s.io/v1beta1" in str(caught.value)
+    assert "kubectl get apiservices" in str(caught.value)
 
 
 @pytest.mark.parametrize(("code", "gone"), _MADE_BY_CHARTS)
