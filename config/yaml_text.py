@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from typing_extensions import override
 from yaml.parser import ParserError
+from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
 _TAG = "tag:yaml.org,2002:"
@@ -97,13 +98,15 @@ def load_yaml(text: str) -> Any:  # noqa: ANN401 - YAML
     Raises:
         yaml.YAMLError: if it is not YAML, a key stands twice, or a value has no JSON.
     """
-    loader = _Loader(text)
-    # So that a list that has itself as an item is refused.
-    loader.deep_construct = True
     try:
+        loader = _Loader(text)
+        # So that a list that has itself as an item is refused.
+        loader.deep_construct = True
         return loader.get_single_data()
     except (ScannerError, ParserError) as error:
         raise yaml.YAMLError(f"{reason(error)}\n{_FORM}") from None
+    except (yaml.MarkedYAMLError, ReaderError) as error:
+        raise yaml.YAMLError(reason(error)) from None
     except RecursionError:
         raise yaml.YAMLError("it is nested too deep") from None
 

@@ -63,3 +63,10 @@ def test_what_is_not_yaml_is_told_with_its_line_and_how_yaml_is_written(text: st
     assert f"in line {line}, column " in message
     assert "unicode string" not in message, "a person edited a file"
     assert "indented with spaces, never with tabs" in message.splitlines()[-1]
+
+
+@pytest.mark.parametrize("text", ["a: *b", "a: !b c", "? [a]\n: b", "a: 1\n---\nb: 1", "a: \0"])
+def test_what_else_is_not_yaml_is_told_without_a_name_that_no_file_has(text: str) -> None:
+    with pytest.raises(yaml.YAMLError) as caught:
+        load_yaml(text)
+    assert "unicode string" not in str(caught.value)
