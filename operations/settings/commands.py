@@ -70,8 +70,9 @@ def show(
     check_endings(file.parent)
     if (project := file.parent / "Pulumi.yaml").is_file():
         check_project(project)
-    layers = read_layers(file)
+    # First, since it says more of a file without settings.
     in_force = read_settings(file).model_dump(mode="json")
+    layers = read_layers(file)
     entries = [Said(key=text_of_key(key), value=value, file=place) for key, value, place in layers.values()]
     if defaults:
         entries += [Said(key=text_of_key(key), value=value, file=DEFAULT) for key, value in _beside(layers, in_force)]

@@ -173,3 +173,18 @@ def test_settings_that_are_wrong_are_not_shown(site: Path) -> None:
     assert isinstance(done.exception, StackConfigError)
     assert "    file:    bases/jetson.yaml" in str(done.exception)
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        pytest.param("{}", "the key kai-anywhere:settings is missing", id="none"),
+        pytest.param("{kai-anywhere:settings: }", "the key kai-anywhere:settings is empty", id="empty"),
+        pytest.param("{kai-anywhere:settings: a}", "must be a mapping: `key: value` lines", id="a text"),
+    ],
+)
+def test_a_file_without_settings_and_base_hears_nothing_of_a_base(config: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.bare.yaml").write_text(f"config: {config}", encoding="utf-8")
+    done = _run("show", "bare", "--folder", str(tmp_path))
+    assert told in str(done.exception)
+    assert "base" not in str(done.exception)
