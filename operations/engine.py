@@ -24,6 +24,7 @@ from cluster.preflight.remembered_nodes import REFRESHES
 from cluster.preflight.run import another_cluster, where
 from manifests.wording import first_of
 from operations.destroying import WITHOUT_KAI, Destroying, used_by
+from operations.engine_events import parse_events
 from operations.errors import OperationError
 from operations.stack_file import read_stack_file
 from operations.target import Target
@@ -108,9 +109,12 @@ def pulumi(target: Target, *arguments: str) -> None:
         command = ["pulumi", *arguments, "--cwd", str(target.project), "--event-log", str(log)]
         # Unlocks --event-log.
         status = watched(command, dict(target.environment) | {"PULUMI_DEBUG_COMMANDS": "true"})
+        said = log.read_text(encoding="utf-8", errors="replace") if status != 0 and log.exists() else ""
         # On a terminal pulumi takes Ctrl-C as a key, so that nobody else hears of it, and ends as after an error.
-        if status != 0 and log.exists() and _CTRL_C in log.read_text(encoding="utf-8", errors="replace"):
+        if _CTRL_C in said:
             raise KeyboardInterrupt
+        if arguments[0] == "up" and _went_no_further_than_a_preview(said):
+            raise OperationError("Nothing was changed; the reason is above.")
     if status < 0:
         short = " The system does so where memory runs short." if -status == signal.SIGKILL else ""
         raise OperationError(
@@ -124,6 +128,19 @@ def pulumi(target: Target, *arguments: str) -> None:
         unasked = arguments[0] != "preview" and "--yes" not in arguments and not sys.stdout.isatty()
         agreed = " Where it can't ask at a terminal, PULUMI_SKIP_CONFIRMATIONS=true agrees." if unasked else ""
         raise OperationError(f"pulumi {arguments[0]} failed (status {status}); the reason is above.{hosts}{agreed}")
+
+
+def _went_no_further_than_a_preview(events: str) -> bool:
+    """Whether nothing came after a preview that succeeded: somebody was asked then, and did not say yes.
+
+    The engine's last event is that it has ended (pulumi 3.259). Pulumi's words for a no and for Ctrl-C at its question
+    are on the terminal alone.
+    """
+    before_the_end, _ = parse_events(events.rstrip("\n").split("\n")[-2:-1])
+    return any(
+        event.summary is not None and event.summary.of_a_preview and event.summary.result == "succeeded"
+        for event in before_the_end
+    )
 
 
 def watched(command: Sequence[str], environment: Mapping[str, str], *, timeout_seconds: float | None = None) -> int:

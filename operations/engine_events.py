@@ -105,6 +105,8 @@ class Summary(_Event):
 
     changes: dict[str, int] | None = Field(alias="resourceChanges", default=None)
     packs: dict[str, str] | None = Field(alias="PolicyPacks", default=None)
+    of_a_preview: bool = Field(alias="isPreview", default=False)
+    result: str = ""
 
 
 class Metadata(_Event):

@@ -1,6 +1,7 @@
 """What a failed command of the engine leads to."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,6 +147,38 @@ exit 1
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     target = Target("jetson", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
     with pytest.raises(KeyboardInterrupt):
+        pulumi(target, "up")
+
+
+_PREVIEWED = ['{"summaryEvent": {"isPreview": true, "result": "succeeded"}}', '{"cancelEvent": {}}']
+_BEGAN = [*_PREVIEWED, '{"preludeEvent": {"config": {}}}', '{"cancelEvent": {}}']
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        pytest.param(_PREVIEWED, "Nothing was changed; the reason is above.", id="not agreed"),
+        pytest.param([_PREVIEWED[0].replace("succeeded", "failed"), _PREVIEWED[1]], "pulumi up failed", id="preview"),
+        pytest.param(_BEGAN, "pulumi up failed", id="update"),
+        pytest.param([_PREVIEWED[1]], "pulumi up failed", id="no preview"),
+        pytest.param([], "pulumi up failed", id="no event"),
+    ],
+)
+def test_who_does_not_agree_to_an_up_hears_that_nothing_was_changed_and_of_no_failure(
+    events: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "said").write_text("".join(f"{event}\n" for event in events), encoding="utf-8")
+    program = tmp_path / "pulumi"
+    script = f"""#!/bin/sh
+while [ "$1" != --event-log ]; do shift; done
+cat {tmp_path}/said > "$2"
+exit 1
+"""
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    target = Target("jetson", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
+    with pytest.raises(OperationError, match=f"^{re.escape(told)}"):
         pulumi(target, "up")
 
 
