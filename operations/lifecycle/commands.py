@@ -3,6 +3,7 @@
 import shutil
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -13,6 +14,7 @@ from cluster.preflight.run import run_preflight
 from operations import engine
 from operations.lifecycle import sharing, summary
 from operations.options import Stack, asking
+from operations.stack_file import read_stack_file
 from operations.target import ROOT, Target, alone, folder, open_target
 from simulator.api import client
 
@@ -45,7 +47,8 @@ def preview(stack: Stack = "jetson") -> None:
 def down(stack: Stack = "jetson") -> None:
     """Remove the stack; the simulator is stopped and keeps its data."""
     with open_target(stack, start=False) as target:
-        engine.destroy(target, ask=_destroys if _asks(target) else None)
+        asks = _asks(target)
+        engine.destroy(_with_passphrase(target) if asks else target, ask=_destroys if asks else None)
         if target.simulated:
             simulator.down(folder(stack) / "cluster")
             typer.echo(f"The simulator of stack '{stack}' is stopped. `make reset STACK={stack}` forgets its data.")
@@ -83,6 +86,18 @@ def preflight(stack: Stack = "jetson") -> None:
 def _asks(target: Target) -> bool:
     """Whether somebody sits there who has not answered yet."""
     return sys.stdin.isatty() and sys.stdout.isatty() and not engine.skips_confirmations(target)
+
+
+def _with_passphrase(target: Target) -> Target:
+    """The stack with its passphrase, for which pulumi would ask before the preview and could not ask after a yes."""
+    known = (
+        target.simulated or {"PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"} & target.environment.keys()
+    )
+    if known or "encryptionsalt" not in read_stack_file(target.project / f"Pulumi.{target.stack}.yaml"):
+        return target
+    with asking():
+        passphrase = typer.prompt("Passphrase of the stack's secrets", hide_input=True)
+    return replace(target, environment=dict(target.environment) | {"PULUMI_CONFIG_PASSPHRASE": passphrase})
 
 
 def _destroys() -> bool:
