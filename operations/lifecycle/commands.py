@@ -96,7 +96,8 @@ def _with_passphrase(target: Target) -> Target:
     if known or "encryptionsalt" not in read_stack_file(target.project / f"Pulumi.{target.stack}.yaml"):
         return target
     with asking():
-        passphrase = typer.prompt("Passphrase of the stack's secrets", hide_input=True)
+        # One that is empty counts too.
+        passphrase = typer.prompt("Passphrase of the stack's secrets", default="", show_default=False, hide_input=True)
     return replace(target, environment=dict(target.environment) | {"PULUMI_CONFIG_PASSPHRASE": passphrase})
 
 

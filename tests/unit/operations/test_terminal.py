@@ -109,19 +109,22 @@ def test_down_asks_after_a_preview_and_without_a_yes_nothing_goes(
     assert "Traceback" not in at.shown
 
 
-def test_down_asks_once_for_a_passphrase_that_nothing_says(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("passphrase", ["kept", ""])
+def test_down_asks_once_for_a_passphrase_that_nothing_says(
+    environment: dict[str, str], tmp_path: Path, passphrase: str
+) -> None:
     noting = _HAS_SOMETHING.replace("pulumi $*", "pulumi $* with $PULUMI_CONFIG_PASSPHRASE")
     (tmp_path / "bin" / "pulumi").write_text(noting, encoding="utf-8")
     with (tmp_path / "Pulumi.jetson.yaml").open("a", encoding="utf-8") as file:
         file.write("\nencryptionsalt: v1:x\n")
     with terminal(_command("down"), environment, folder=ROOT) as at:
         at.asked("Passphrase of the stack's secrets:")
-        at.press("kept\r")
+        at.press(f"{passphrase}\r")
         at.asked("Destroy all of this? [y/N]:")
         at.press("y\r")
         assert at.status() == ExitStatus.WELL
     runs = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
-    assert [run.rpartition(" with ")[2] for run in runs] == ["kept", "kept"]
+    assert [run.rpartition(" with ")[2] for run in runs] == [passphrase] * 2
 
 
 def test_down_asks_nobody_who_has_agreed_already(environment: dict[str, str], tmp_path: Path) -> None:
