@@ -59,10 +59,13 @@ class Destroying:
         Raises:
             ClusterError: if the cluster can't be asked, or refuses.
         """
+        self._remove(leftovers, "a hook of a killed run left in Helm's way")
+
+    def _remove(self, leftovers: Iterable[Leftover], whose: str) -> None:
         for leftover in leftovers:
             if objection := self.cluster.remove(leftover.path, uid=leftover.uid):
-                raise ClusterError(f"{leftover.name}, which a hook left, was not deleted: {objection.message}")
-            self.say(f"removed {leftover.name}, which a hook of a killed run left in Helm's way")
+                raise ClusterError(f"{leftover.name}, which {whose}, was not deleted: {objection.message}")
+            self.say(f"removed {leftover.name}, which {whose}")
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -111,20 +114,18 @@ class Destroying:
     def take(self, config: Leftover) -> None:
         """Remove KAI's Config if it is still there, and with it KAI's webhook configurations: nobody answers for them.
 
-        The last hook did not do its work then, and what Helm made for it may be there too.
+        The last hook did not do its work then, and what Helm made for it may be there too. That goes first: another run
+        knows of it by the Config.
 
         Raises:
             ClusterError: if the cluster can't be asked, or refuses.
         """
         if self.config() != config:
             return
+        self._remove(left_by_hooks(self.cluster, OF_LAST_HOOK), "the last hook of KAI's chart left")
         if objection := self.cluster.remove(config.path, uid=config.uid):
             raise ClusterError(f"{config.name} of this stack's KAI was not deleted: {objection.message}")
         self.say(f"removed {config.name}, which the last hook of KAI's chart had left, and KAI's webhooks with it")
-        for leftover in left_by_hooks(self.cluster, OF_LAST_HOOK):
-            if objection := self.cluster.remove(leftover.path, uid=leftover.uid):
-                raise ClusterError(f"{leftover.name}, which that hook left, was not deleted: {objection.message}")
-            self.say(f"removed {leftover.name}, which that hook left")
 
     def without_server(self) -> list[ApiService]:
         """APIs whose server does not answer: no namespace goes while one is so; none where the stack has no namespace.
