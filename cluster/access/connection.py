@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Self, TypeVar
+from urllib.parse import urlsplit
 
 import httpx2
 from lightkube.config import client_adapter
@@ -86,6 +87,12 @@ class Connection:
         """How a person asks the same cluster; of several files in KUBECONFIG, the one that has the context."""
         return f"kubectl --kubeconfig {in_shell(self.kubeconfig)} --context {shlex.quote(self.context)}"
 
+    @property
+    def proxy(self) -> str | None:
+        """The proxy that is asked in place of the API server, without the login that its address may have."""
+        proxy = _proxy_to(self.chosen)
+        return proxy and urlsplit(proxy)._replace(netloc=urlsplit(proxy).netloc.rpartition("@")[2]).geturl()
+
     @classmethod
     def connect(cls, settings: ClusterSettings, *, timeout_seconds: float | None = None) -> Self:
         """Open the cluster that a stack names, or kubectl's current one; arguments as of `open`."""
@@ -131,8 +138,7 @@ class Connection:
                 folder = Path(os.path.expanduser(chosen.file)).absolute().parent
                 parameters["auth"] = LoginProgram(chosen.login, folder, parameters["verify"])
             _set_protocols_once(parameters["verify"])
-            proxy = chosen.proxy or proxy_of(chosen.config.cluster.server, os.environ)
-            http = httpx2.Client(**parameters | {"trust_env": False, "proxy": proxy})
+            http = httpx2.Client(**parameters | {"trust_env": False, "proxy": _proxy_to(chosen)})
         except ImportError as error:
             raise ClusterError(
                 f"The way to context '{chosen.name}' leads through a SOCKS proxy, which this program can't use: "
@@ -271,8 +277,10 @@ class Connection:
                 f"can have, such as a line break at its end.\nCheck them with: {self.kubectl} auth whoami"
             ) from None
         except httpx2.RequestError as error:
+            # What a proxy refuses reads as if the API server did.
+            way = f", through the proxy {self.proxy}" if self.proxy else ""
             raise ClusterUnreachableError(
-                f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}): "
+                f"No answer from the cluster at {self.server} (context '{self.context}' of {self.kubeconfig}){way}: "
                 f"{error}\n"
                 f"Check that it runs and that this machine reaches it: {self.kubectl} get nodes"
             ) from error
@@ -291,6 +299,10 @@ class Connection:
                 return response
             time.sleep(min(int(later), TIMEOUT_SECONDS))
         return self._http.send(request)
+
+
+def _proxy_to(chosen: ChosenContext) -> str | None:
+    return chosen.proxy or proxy_of(chosen.config.cluster.server, os.environ)
 
 
 def _set_protocols_once(context: ssl.SSLContext) -> None:

@@ -68,15 +68,20 @@ class LoginProgram(httpx2.Auth):
             "kind": "ExecCredential",
             "spec": {"interactive": interactive},
         }
-        done = subprocess.run(
-            [str(self._folder / command) if os.sep in command else command, *(self._plugin.get("args") or ())],
-            env=os.environ
-            | {variable["name"]: variable["value"] for variable in self._plugin.get("env") or ()}
-            | {"KUBERNETES_EXEC_INFO": json.dumps(information)},
-            stdin=None if interactive else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [str(self._folder / command) if os.sep in command else command, *(self._plugin.get("args") or ())],
+                env=os.environ
+                | {variable["name"]: variable["value"] for variable in self._plugin.get("env") or ()}
+                | {"KUBERNETES_EXEC_INFO": json.dumps(information)},
+                stdin=None if interactive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                check=False,
+            )
+        except FileNotFoundError:
+            hint = str(self._plugin.get("installHint") or "").strip()
+            said = f"; the kubeconfig says of it: {hint}" if hint else ""
+            raise ConfigError(f"their program {command} is not installed here{said}") from None
         if done.returncode:
             raise ConfigError(f"{command} ended with status {done.returncode}; what it said stands above")
         try:

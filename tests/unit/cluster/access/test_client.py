@@ -658,10 +658,19 @@ def test_a_login_program_gives_a_certificate_as_teleports_does(tmp_path: Path) -
         assert isinstance(_fails(_connect(content, tmp_path)), ClusterUnreachableError)
 
 
-def test_a_login_program_that_is_missing_is_an_error_of_the_credentials(api: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [(None, ""), ("Install it:\n  apt install gone\n", "; the kubeconfig says of it: Install it:\n  apt install gone")],
+)
+def test_a_login_program_that_is_missing_is_named_with_the_way_to_get_it(
+    hint: str | None, said: str, api: ApiServer, tmp_path: Path
+) -> None:
     content = kubeconfig(api.url)
-    content["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/gone"}}
-    assert "The credentials of context 'loopback' can't be used" in str(_fails(_connect(content, tmp_path)))
+    program = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/gone", "installHint": hint}
+    content["users"][0]["user"] = {"exec": program}
+    assert str(_fails(_connect(content, tmp_path))).startswith(
+        f"The credentials of context 'loopback' can't be used: their program /gone is not installed here{said}.\n"
+    )
 
 
 @pytest.mark.parametrize("status", [403, 422, 500])

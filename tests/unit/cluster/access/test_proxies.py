@@ -6,7 +6,7 @@ import pytest
 
 from cluster.access.client import Cluster
 from cluster.access.proxies import proxy_of
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ClusterUnreachableError
 from tests.support.api_server import ApiServer, kubeconfig, write_kubeconfig
 
 _PROXY = "http://proxy.example.com:3128"
@@ -78,3 +78,14 @@ def test_the_proxy_of_the_kubeconfig_wins_and_one_that_can_not_be_used_is_told(
     content["clusters"][0]["cluster"]["proxy-url"] = "socks5://127.0.0.1:9"
     with pytest.raises(ClusterError, match=r"a SOCKS proxy, which this program can't use(.|\n)*NO_PROXY"):
         Cluster.open(write_kubeconfig(tmp_path / "config", content))
+
+
+def test_a_proxy_that_does_not_answer_is_named_without_its_login(tmp_path: Path) -> None:
+    content = kubeconfig("https://cluster.example.com")
+    content["clusters"][0]["cluster"]["proxy-url"] = "http://me:secret@127.0.0.1:9"
+    connection = Cluster.open(write_kubeconfig(tmp_path / "config", content))
+    with pytest.raises(ClusterUnreachableError) as caught:
+        connection.nodes()
+    connection.close()
+    assert ", through the proxy http://127.0.0.1:9: " in str(caught.value)
+    assert "secret" not in str(caught.value)
