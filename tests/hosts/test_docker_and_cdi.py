@@ -143,6 +143,27 @@ def test_a_key_that_docker_takes_twice_is_refused_since_only_the_last_would_stay
     assert host.read(_DOCKER) == edited, "what can't be taken apart stays"
 
 
+@pytest.mark.parametrize("edit", [{"args": ["--debug"]}, {"runtimeArgs": ["--debug"]}], ids=["changed", "added"])
+@pytest.mark.parametrize("written_again", [False, True], ids=["once", "written again"])
+def test_a_runtime_that_somebody_gave_arguments_goes_or_stays_whole(
+    host: HostRoot, edit: dict[str, list[str]], *, written_again: bool
+) -> None:
+    """Docker does not start with a part of one: `either a runtimeType or a path must be configured`."""
+    host.write(_DOCKER, '{"debug": true}\n')
+    before = host.snapshot()
+    assert host.run("configure", desired=_docker()).code == 0
+    edited = json.loads(host.read(_DOCKER))
+    edited["runtimes"]["nvidia"] |= edit
+    host.write(_DOCKER, json.dumps(edited))
+    if written_again:
+        assert host.run("configure", desired=_docker(default_runtime=True)).code == 0
+    assert host.run("restore").code == 0
+    if written_again:
+        assert host.snapshot() == before
+    else:
+        assert json.loads(host.read(_DOCKER)) == edited, "it is theirs by now"
+
+
 def test_a_docker_that_does_not_come_up_gets_its_old_configuration_back(host: HostRoot) -> None:
     host.write(_DOCKER, '{"debug": true}\n')
     before = host.snapshot()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NAME = "docker"
 _DEFAULT = "default-runtime"
+_RUNTIMES = "runtimes"
 _ENCODING = "utf-8-sig"
 """Docker takes a byte order mark too (from 23.0 on)."""
 _Object = Dict[str, Any]
@@ -116,13 +117,13 @@ def _assumed(former: _Object, now: _Object) -> _Object:
 
 
 def _reverted(former: _Object, ours: _Object, now: _Object, *, every: bool) -> _Object:
-    """An object with every value that is still ours as it was."""
+    """An object with every value that is still ours as it was; a runtime is one value, since a part of it is none."""
     left = dict(now)
     for name, value in ours.items():
         if former.get(name) == value:
             continue
         current = now.get(name)
-        if current != value and isinstance(value, dict) and isinstance(current, dict):
+        if current != value and name == _RUNTIMES and isinstance(current, dict):
             left[name] = _reverted(former.get(name, {}), value, current, every=every)
         elif current != value and not every:
             continue
