@@ -76,11 +76,12 @@ def _read(path: Path) -> dict[str, Any]:
             raise OperationError(f"{path.name} leads to {path.readlink()}, which is not there.") from error
         check_endings(path.parent)
         stacks = ", ".join(stack_names(path.parent))
-        raise OperationError(
+        said = (
             f"There is no {path.name}, so no such stack.\nStacks: {stacks}. Name one of them; with make: STACK=name."
             if stacks
             else f"There is no {path.name}, and no other file of a stack, in {path.parent.absolute()}."
-        ) from error
+        )
+        raise OperationError(said + _in_another_folder(path)) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise OperationError(
@@ -89,6 +90,17 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise OperationError(f"{path.name} can't be read: {error.strerror}.") from error
     return content_of(text, path.name)
+
+
+def _in_another_folder(path: Path) -> str:
+    """What to do where the file lies in the folder in which somebody works, such as that of a team's own project."""
+    if not (here := Path(path.name)).is_file():
+        return ""
+    return (
+        f"\nOnly {path.parent.absolute()} was looked into, and not {here.absolute().parent}, which has a {path.name}: "
+        "give that folder where there is an option --folder; for the other commands see docs/teams.md, The commands on "
+        "your machine."
+    )
 
 
 def content_of(text: str, file: str) -> dict[str, Any]:

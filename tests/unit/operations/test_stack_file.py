@@ -34,6 +34,26 @@ def test_a_stack_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
         read_stack_file(tmp_path / "Pulumi.roof.yaml")
 
 
+@pytest.mark.parametrize("others", [["jetson"], []])
+def test_who_works_where_the_stacks_file_is_hears_that_another_folder_was_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: list[str]
+) -> None:
+    checkout, theirs = tmp_path / "kai-anywhere", tmp_path / "clusters"
+    for folder, names in ((checkout, others), (theirs, ["prod"])):
+        folder.mkdir()
+        for name in names:
+            (folder / f"Pulumi.{name}.yaml").touch()
+    monkeypatch.chdir(theirs)
+    with pytest.raises(OperationError) as refused:
+        read_stack_file(checkout / "Pulumi.prod.yaml")
+    assert f"\nOnly {checkout} was looked into, and not {theirs}, which has a Pulumi.prod.yaml:" in str(refused.value)
+    assert "docs/teams.md, The commands on your machine" in str(refused.value)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OperationError) as refused:
+        read_stack_file(checkout / "Pulumi.prod.yaml")
+    assert "was looked into" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
