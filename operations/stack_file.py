@@ -191,6 +191,22 @@ def stack_names(folder: Path) -> list[str]:
     return sorted(file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in folder.glob("Pulumi.*.yaml"))
 
 
+def every_stack(folder: Path) -> list[str]:
+    """The same, where there has to be one.
+
+    Raises:
+        OperationError: if there is none, or one whose file pulumi would not read beside the others.
+    """
+    check_endings(folder)
+    names = stack_names(folder)
+    if not names:
+        raise OperationError(
+            f"There is no file Pulumi.<stack>.yaml in {folder.absolute()}. Give the folder that has the stacks' files, "
+            "or put them there."
+        )
+    return names
+
+
 def read_settings(path: Path) -> StackSettings:
     """The stack's validated settings.
 

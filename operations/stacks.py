@@ -15,7 +15,7 @@ from config.bases import FOLDER, from_folder
 from config.installs import Installs
 from config.stack import StackConfigError
 from operations.errors import OperationError
-from operations.stack_file import check_endings, check_project, content_of, raw_settings, resolved, stack_names
+from operations.stack_file import check_project, content_of, every_stack, raw_settings, resolved
 
 FLEET_FILE = "fleet.yaml"
 """Says in which order sites are updated (operations/fleet/), and nothing of what a stack is."""
@@ -63,12 +63,7 @@ def listed(folder: Path) -> list[str]:
         OperationError: if there is none, the name of one is none of a stack or another's too, or pulumi would read
             other files.
     """
-    check_endings(folder)
-    names = stack_names(folder)
-    if not names:
-        raise OperationError(
-            f"There is no file Pulumi.<stack>.yaml in {folder.absolute()}. Give the folder that has the stacks' files."
-        )
+    names = every_stack(folder)
     if (project := folder / "Pulumi.yaml").is_file():
         check_project(project)
     by_environment: dict[str, str] = {}

@@ -13,7 +13,7 @@ from operations.charts.registry import Registries
 from operations.errors import OperationError
 from operations.new_files import check_writable, write_whole
 from operations.options import Stack
-from operations.stack_file import read_settings, read_stack_file, settings_of, stack_names
+from operations.stack_file import every_stack, read_settings, read_stack_file, settings_of
 from operations.target import ROOT, own_project
 from toolchain.registry import Crane
 
@@ -21,7 +21,7 @@ from toolchain.registry import Crane
 def update(chart: Annotated[Path, typer.Option(help="A newer chart's folder or archive.")]) -> None:
     """Check a newer chart against what the stacks pass to it; change nothing."""
     stacks = {}
-    for name in stack_names(ROOT):
+    for name in every_stack(ROOT):
         file = ROOT / f"Pulumi.{name}.yaml"
         stacks[name] = read_settings(file)
         stacks[f"{name} with every option"] = settings_of(

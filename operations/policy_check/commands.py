@@ -9,7 +9,7 @@ import typer
 from operations import engine, policy_check
 from operations.errors import OperationError
 from operations.options import SimulatorOnly
-from operations.stack_file import stack_names
+from operations.stack_file import every_stack
 from operations.target import ROOT, open_target
 
 
@@ -31,7 +31,7 @@ def policy(
         policy_check.PACK, executable=pack.absolute(), configuration=pack_config.absolute() if pack_config else None
     )
     results = []
-    for name in stack or stack_names(ROOT):
+    for name in stack or every_stack(ROOT):
         with open_target(name, simulator_only=on_simulator) as target:
             engine.check_context(target)
             engine.select_stack(target)

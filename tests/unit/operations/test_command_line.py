@@ -79,6 +79,24 @@ def test_an_unknown_stack_names_those_that_exist(command: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("command", [["policy"], ["update", "--chart", "."]], ids=["policy", "update"])
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [("README.md", "There is no file Pulumi.<stack>.yaml in {}."), ("Pulumi.prod.yml", "{} has Pulumi.prod.yml: ")],
+)
+def test_a_command_for_every_stack_does_not_succeed_where_there_is_none(
+    command: list[str], file: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / file).touch()
+    for module in ("policy_check", "charts"):
+        monkeypatch.setattr(f"operations.{module}.commands.ROOT", tmp_path)
+    monkeypatch.setattr("operations.charts.commands.Helm.installed", lambda: None)
+    monkeypatch.setattr("operations.charts.commands.read_chart", lambda _: None)
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 1
+    assert str(done.exception).startswith(says.format(tmp_path))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["reset", "--stack"], ["doctor", "--stack"], ["plan", "--stack"], ["settings", "show"], ["review", "--stack"]],
