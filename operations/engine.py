@@ -397,6 +397,14 @@ def _remedy(said: str, login: str) -> str:
     return _FORBIDDEN if "permission denied" in said else login
 
 
+def not_made(stack: str) -> OperationError:
+    """The error of a command that only looks, and so makes no stack where the backend has none of that name."""
+    return OperationError(
+        f"The backend has no stack '{stack}' yet, so there is no preview of it. Make it there, once: pulumi stack init "
+        f"{stack}, with your secrets provider (docs/teams.md, State and secrets). Then run this again."
+    )
+
+
 def check_protection(target: Target) -> None:
     """Refuse to make a stack whose secrets an empty passphrase would protect.
 

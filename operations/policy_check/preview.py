@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from operations.engine import NO_SUCH_STACK, not_made
 from operations.engine_events import Finding, read_events
 from operations.errors import OperationError
 from operations.policy_check.configuration import Pack, configured, levels
@@ -48,6 +49,8 @@ def judged(target: Target, pack: Pack) -> Judged:
         log = folder / "events.jsonl"
         done = _preview(target, pack, configuration, log)
         record = read_events(log.read_text(encoding="utf-8").splitlines() if log.exists() else [])
+        if NO_SUCH_STACK in done.stderr:
+            raise OperationError(f"{not_made(target.stack)} Or take the simulator: --simulator.")
         if done.returncode != 0 and not any(finding.blocks for finding in record.findings):
             reason = (done.stdout + done.stderr).strip()[-_LAST_CHARACTERS:]
             raise OperationError(f"The preview of stack '{target.stack}' failed:\n{reason}")

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from operations.engine import watched
+from operations.engine import not_made, watched
 from operations.engine_events import EventLogError, Line, Record, parse_events, record_of
 from operations.errors import OperationError
 from operations.policy_check.configuration import PACK, configured
@@ -40,11 +40,7 @@ def preview(target: Target, folder: Path, *, refresh: bool = False) -> tuple[int
     except subprocess.TimeoutExpired as error:
         raise OperationError(f"pulumi preview timed out after {_TIMEOUT_SECONDS} s. Its output is above.") from error
     if not log.exists() and status == _NO_SUCH_STACK:
-        raise OperationError(
-            f"The backend has no stack '{target.stack}' yet, so there is no preview of it. Make it there, once: pulumi "
-            f"stack init {target.stack}, with your secrets provider (docs/teams.md, State and secrets). Then run this "
-            "again."
-        )
+        raise not_made(target.stack)
     if not log.exists():
         raise OperationError(f"pulumi preview wrote no event log (status {status}); the reason is above.")
     return status, record_of(events(folder))

@@ -2,17 +2,21 @@
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from operations.__main__ import app
 from operations.engine_events import Finding
 from operations.errors import OperationError
 from operations.policy_check import PACK, Judged, Pack, guard, render
 from operations.policy_check.configuration import configured
 from operations.policy_check.guard import check_packs, prove
 from operations.stack_file import raw_settings, stack_names
-from testbed.stacks import STACK_FILES, changed, jetson
+from operations.target import Target
+from testbed.stacks import STACK_FILES, changed, jetson, parse
 
 
 def _pack(folder: Path, script: str) -> Pack:
@@ -103,6 +107,25 @@ def test_a_configuration_that_was_asked_for_is_taken_as_it_is(tmp_path: Path) ->
 def test_stacks_and_their_settings_are_those_of_the_folders_files() -> None:
     assert stack_names(STACK_FILES) == ["jetson", "x86"]
     assert raw_settings(STACK_FILES / "Pulumi.jetson.yaml")["platform"]["kind"] == "tegra"
+
+
+def test_a_check_makes_no_stack_in_a_persons_own_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Pulumi.berlin.yaml").write_text(json.dumps({"config": {"kai-anywhere:settings": jetson()}}), "utf-8")
+    program = tmp_path / "pulumi"
+    program.write_text(
+        f'#!/bin/sh\necho "$1" >> {tmp_path}/asked\necho "error: no stack named \'berlin\' found" >&2\nexit 6\n',
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    target = Target("berlin", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
+    monkeypatch.setattr("operations.policy_check.commands.open_target", lambda *_, **__: nullcontext(target))
+    monkeypatch.setattr("operations.policy_check.commands.engine.check_context", lambda _: None)
+    monkeypatch.setattr("operations.policy_check.preview.prove", lambda *_: None)
+    done = CliRunner().invoke(app, ["policy", "--stack", "berlin"])
+    told = str(done.exception)
+    assert told.startswith("The backend has no stack 'berlin' yet, so there is no preview of it. Make it there, once: ")
+    assert told.endswith(" Or take the simulator: --simulator.")
+    assert (tmp_path / "asked").read_text(encoding="utf-8") == "preview\n", "nothing made one"
 
 
 @pytest.mark.parametrize(
