@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+import simulator
 import toolchain
+from cluster.errors import ClusterError
 from cluster.ownership.deployed_state import STASH
 from config.stack import StackConfigError
 from operations import engine
@@ -56,7 +58,13 @@ def review(stack: Stack = "jetson", out: Out = Path("review"), *, on_simulator: 
         with open_target(stack, simulator_only=on_simulator) as target:
             _open_stack(target)
             status, record = previews.preview(target, out)
-    except (OperationError, StackConfigError, toolchain.ToolchainError) as error:
+    except (
+        OperationError,
+        StackConfigError,
+        ClusterError,
+        simulator.SimulatorError,
+        toolchain.ToolchainError,
+    ) as error:
         # A reviewer learns of it where the plan would stand.
         report.write(out / _REPORT, stack, 1, [report.failure(str(error))], redactor)
         _write(out / "comment.md", preview_comment(failed(str(error)), _occasion(stack, 1), redactor))
