@@ -381,7 +381,8 @@ def _unattended(target: Target) -> list[str]:
 
 def select_stack(target: Target) -> None:
     """Make the stack in the backend unless it is there; free it from a command that was killed, in a simulator."""
-    result = _ask(target, "stack", "select", "--create", target.stack)
+    # By the option: pulumi refuses a name behind the command where somebody has exported PULUMI_OPTION_STACK.
+    result = _ask(target, "stack", "select", "--create", "--stack", target.stack)
     if result.returncode != 0:
         raise OperationError(
             f"pulumi can't open the stack '{target.stack}': {result.stderr.strip()}\n"
@@ -392,9 +393,10 @@ def select_stack(target: Target) -> None:
 
 def _remedy(said: str, login: str) -> str:
     """What to do where pulumi does not open a state: mostly a login is missing."""
-    if "passphrase" in said:
-        return _ENCRYPTED
-    return _FORBIDDEN if "permission denied" in said else login
+    if "permission denied" in said:
+        return _FORBIDDEN
+    # In capitals where it is the variable that names a file which is not there.
+    return _ENCRYPTED if "passphrase" in said.lower() else login
 
 
 def not_made(stack: str) -> OperationError:
@@ -419,7 +421,7 @@ def check_protection(target: Target) -> None:
         return
     if "secretsprovider" in read_stack_file(target.project / f"Pulumi.{target.stack}.yaml"):
         return
-    if NO_SUCH_STACK in _ask(target, "stack", "select", target.stack).stderr:
+    if NO_SUCH_STACK in _ask(target, "stack", "select", "--stack", target.stack).stderr:
         raise OperationError(
             f"The backend has no stack '{target.stack}', and PULUMI_CONFIG_PASSPHRASE is empty: it would be made with "
             "secrets that nothing protects. Nothing was changed.\n"

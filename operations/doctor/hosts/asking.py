@@ -105,6 +105,8 @@ def _workspace(folder: Path, environment: Mapping[str, str]) -> automation.Local
         "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
         "PULUMI_CONFIG_PASSPHRASE": uuid.uuid4().hex,
         "PULUMI_SKIP_UPDATE_CHECK": "true",
+        # Somebody may have exported it for another stack, and pulumi refuses it beside a name behind the command.
+        "PULUMI_OPTION_STACK": "",
         # No state is read again.
         "PULUMI_SKIP_CHECKPOINTS": "true",
         # A socket that nobody answers on ends every connection, and no agent is used.

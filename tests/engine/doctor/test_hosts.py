@@ -83,6 +83,14 @@ def test_a_wrong_sudo_password_is_tried_once_and_the_host_is_looked_at_without(s
     assert _memory(reports["jetson-1"]) == JETSON_MEMORY_MIB
 
 
+def test_a_stack_that_somebody_has_exported_for_other_work_is_not_in_the_way_of_a_look(
+    server: Sshd, tmp_path: Path
+) -> None:
+    stack = parse(tegra_stack({"jetson-1": ssh_host(server, jetson(server))}))
+    environment = _environment(tmp_path) | {"PULUMI_OPTION_STACK": "another"}
+    assert _memory(ask(stack, {LOGIN_KEY: server.private_key}, environment)["jetson-1"]) == JETSON_MEMORY_MIB
+
+
 def test_a_host_on_which_the_look_itself_fails_is_reported_with_what_the_host_said(
     server: Sshd, tmp_path: Path
 ) -> None:

@@ -75,6 +75,10 @@ def test_a_kubeconfig_that_is_not_there_is_told_before_a_login_is_asked_for(
             "error: passphrase must be set with PULUMI_CONFIG_PASSPHRASE",
             "for a new stack, choose one and keep it: export PULUMI_CONFIG_PASSPHRASE, or",
         ),
+        (
+            "error: unable to read PULUMI_CONFIG_PASSPHRASE_FILE: open ~/.kept: no such file or directory",
+            "PULUMI_CONFIG_PASSPHRASE_FILE with the name of a file that holds it.",
+        ),
         ("error: PULUMI_ACCESS_TOKEN must be set for login", "Log in to a backend first: pulumi login --local"),
         (
             'error: read ".pulumi/meta.yaml": stat /home/me/state/.pulumi/meta.yaml: permission denied',
