@@ -216,9 +216,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     (project / "Pulumi.yaml").write_text(yaml.safe_dump(own))
     content = for_simulator(read_stack_file(ROOT / f"Pulumi.{stack}.yaml"))
     file = project / f"Pulumi.{stack}.yaml"
-    previous = read_stack_file(file) if file.exists() else {}
-    salt = {"encryptionsalt": previous["encryptionsalt"]} if "encryptionsalt" in previous else {}
-    file.write_text(dump_yaml(with_settings(content, cluster.settings) | salt), encoding="utf-8")
+    file.write_text(dump_yaml(with_settings(content, cluster.settings) | _salt(file)), encoding="utf-8")
     environment = toolchain.environment((*toolchain.ENGINE, *cluster.programs)) | {
         # Without files of attributes, which a killed run may leave empty and the next one can't read.
         "PULUMI_BACKEND_URL": f"{state.as_uri()}?metadata=skip",
@@ -234,6 +232,15 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
         simulated += (f"Hosts: {hosts} are not contacted, and {memory}; give KUBECONFIG to prepare them.",)
     runs_kai = cluster.kai_programs is not None
     return Target(stack, read_settings(file), project, environment, simulated, runs_kai=runs_kai)
+
+def _salt(file: Path) -> dict[str, Any]:
+    """What pulumi has added to a simulator's stack file; nothing where a full disk left a part of that file."""
+    try:
+        previous = read_stack_file(file) if file.exists() else {}
+    except OperationError:
+        return {}
+    return {"encryptionsalt": previous["encryptionsalt"]} if "encryptionsalt" in previous else {}
+
 
 
 def _start_cluster(settings: StackSettings, place: Path) -> _SimulatedCluster:

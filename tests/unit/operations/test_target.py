@@ -145,3 +145,22 @@ def test_hosts_alone_are_reviewed_on_the_simulator_without_a_cluster(
         assert target.simulated == ("Cluster: none, since the stack prepares hosts alone.",)
         assert target.settings.cluster.kubeconfig is None
     assert not (checkout / ".simulator" / "jetson" / "cluster").exists()
+
+
+@pytest.mark.usefixtures("programs_on_path")
+@pytest.mark.parametrize("left", ["", "config:\n  kai-anywhere:set", "encryptionsalt: 'v1:"])
+def test_what_a_full_disk_left_of_a_simulators_stack_file_is_written_anew(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """It has the name of the user's own file, which is as it was."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    of_hosts_alone(checkout / "Pulumi.jetson.yaml")
+    file = checkout / ".simulator" / "jetson" / "project" / "Pulumi.jetson.yaml"
+    with open_target("jetson", simulator_only=True):
+        whole = file.read_text(encoding="utf-8")
+    file.write_text(f"{whole}encryptionsalt: v1:x\n", encoding="utf-8")
+    with open_target("jetson", simulator_only=True):
+        assert file.read_text(encoding="utf-8") == f"{whole}encryptionsalt: v1:x\n", "what pulumi adds stays"
+    file.write_text(left, encoding="utf-8")
+    with open_target("jetson", simulator_only=True):
+        assert file.read_text(encoding="utf-8") == whole
