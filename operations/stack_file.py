@@ -146,7 +146,7 @@ def check_project(file: Path) -> None:
             f"{first} stands beside Pulumi.yaml: pulumi would read stack files Pulumi.<stack>.json, which no preview's "
             "list and no policy has read. Say all of it in Pulumi.yaml instead."
         )
-    content = _project(file)
+    content = read_project(file)
     # A text as `config` is the older word for the same (3.259).
     key = "config" if isinstance(content.get("config"), str) else "stackConfigDir"
     if key in content:
@@ -173,12 +173,16 @@ def project_of(folder: Path) -> str:
         OperationError: if its Pulumi.yaml can't be read.
     """
     file = folder / "Pulumi.yaml"
-    name = _project(file).get("name") if file.is_file() else None
+    name = read_project(file).get("name") if file.is_file() else None
     return name if isinstance(name, str) else PROJECT
 
 
-def _project(file: Path) -> dict[str, Any]:
-    """What a Pulumi.yaml says; nothing where it is no mapping, which pulumi refuses."""
+def read_project(file: Path) -> dict[str, Any]:
+    """What a Pulumi.yaml says; nothing where it is no mapping, which pulumi refuses.
+
+    Raises:
+        OperationError: if it is not YAML.
+    """
     try:
         content = load_yaml(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from filelock import FileLock, Timeout
 
 import simulator
@@ -23,6 +22,8 @@ from operations.stack_file import (
     check_endings,
     check_project,
     for_simulator,
+    project_of,
+    read_project,
     read_settings,
     read_stack_file,
     with_settings,
@@ -64,7 +65,7 @@ class Target:
     @property
     def qualified_name(self) -> str:
         """The stack as project/name, as its field managers have it."""
-        return f"{yaml.safe_load((self.project / 'Pulumi.yaml').read_text(encoding='utf-8'))['name']}/{self.stack}"
+        return f"{project_of(self.project)}/{self.stack}"
 
 
 def folder(stack: str) -> Path:
@@ -158,9 +159,7 @@ def own_project() -> Path:
 
 def _programs(project: Path) -> tuple[toolchain.Program, ...]:
     """What the engine needs to run a project."""
-    content = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))
-    # One that is no mapping is refused by pulumi, which says why.
-    runtime = content.get("runtime") if isinstance(content, dict) else None
+    runtime = read_project(project / "Pulumi.yaml").get("runtime")
     # With options it is a mapping.
     runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
     return (*toolchain.ENGINE, *toolchain.YAML) if runtime == "yaml" else toolchain.ENGINE
@@ -209,11 +208,11 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     state = place / "state"
     project.mkdir(exist_ok=True)
     state.mkdir(exist_ok=True)
-    own = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    own = read_project(ROOT / "Pulumi.yaml")
     own["main"] = str(ROOT)
-    own["runtime"]["options"]["virtualenv"] = str(ROOT / ".venv")
+    own["runtime"] = {"name": "python", "options": {"virtualenv": str(ROOT / ".venv")}}
     own["plugins"] = _plugins()
-    (project / "Pulumi.yaml").write_text(yaml.safe_dump(own))
+    (project / "Pulumi.yaml").write_text(dump_yaml(own), encoding="utf-8")
     content = for_simulator(read_stack_file(ROOT / f"Pulumi.{stack}.yaml"))
     file = project / f"Pulumi.{stack}.yaml"
     file.write_text(dump_yaml(with_settings(content, cluster.settings) | _salt(file)), encoding="utf-8")
@@ -233,6 +232,7 @@ def _simulated(stack: str, settings: StackSettings, place: Path) -> Target:
     runs_kai = cluster.kai_programs is not None
     return Target(stack, read_settings(file), project, environment, simulated, runs_kai=runs_kai)
 
+
 def _salt(file: Path) -> dict[str, Any]:
     """What pulumi has added to a simulator's stack file; nothing where a full disk left a part of that file."""
     try:
@@ -240,7 +240,6 @@ def _salt(file: Path) -> dict[str, Any]:
     except OperationError:
         return {}
     return {"encryptionsalt": previous["encryptionsalt"]} if "encryptionsalt" in previous else {}
-
 
 
 def _start_cluster(settings: StackSettings, place: Path) -> _SimulatedCluster:

@@ -97,6 +97,23 @@ def test_what_is_wrong_with_a_project_that_is_no_mapping_is_left_to_pulumi_to_sa
     assert target._programs(tmp_path) == ENGINE
 
 
+@pytest.mark.usefixtures("programs_on_path")
+@pytest.mark.parametrize("simulator_only", [False, True], ids=["own cluster", "simulator"])
+def test_a_project_that_a_merge_left_in_conflict_is_told_with_its_line(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, *, simulator_only: bool
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    of_hosts_alone(checkout / "Pulumi.jetson.yaml")
+    file = checkout / "Pulumi.yaml"
+    ours = "<<<<<<< HEAD\nbackend:\n  url: file://~\n=======\n>>>>>>> v1.2.4\n"
+    file.write_text(ours + file.read_text(encoding="utf-8"), encoding="utf-8")
+    with (
+        pytest.raises(OperationError, match=rf"^{file} is not YAML: (.|\n)* line 2"),
+        open_target("jetson", simulator_only=simulator_only),
+    ):
+        pytest.fail("pulumi would refuse it")
+
+
 def test_removing_a_stack_starts_no_simulator_to_remove_it_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
