@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from typing_extensions import override
+from yaml.constructor import ConstructorError
 from yaml.parser import ParserError
 from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
@@ -54,7 +55,7 @@ class _Loader(yaml.SafeLoader):
 
     def number(self, node: yaml.ScalarNode) -> int | float | str:
         """A number; one that is too large for a computer's own is a text, as for Pulumi."""
-        text = node.value.replace("_", "")
+        text = str(self.construct_scalar(node)).replace("_", "")
         with suppress(ValueError):
             whole = int(text, 8 if _OLD_OCTAL.fullmatch(text) else 0)
             if whole in _INTEGERS:
@@ -67,6 +68,13 @@ class _Loader(yaml.SafeLoader):
                 return number
         return str(node.value)
 
+    def truth(self, node: yaml.ScalarNode) -> bool:
+        """A truth value; what only its tag says to be one is none."""
+        text = str(self.construct_scalar(node)).lower()
+        if text not in {"true", "false"}:
+            raise ConstructorError(None, None, f"'{node.value}' is neither true nor false", node.start_mark)
+        return text == "true"
+
     def date(self, node: yaml.ScalarNode) -> None:
         """Refuse a date, of which Pulumi makes a long text."""
         raise yaml.YAMLError(f"'{node.value}' in line {node.start_mark.line + 1} is a date: put it in quotes")
@@ -77,6 +85,7 @@ _Loader.add_implicit_resolver(f"{_TAG}null", re.compile(r"(~|null|Null|NULL)?$")
 _Loader.add_implicit_resolver(f"{_TAG}merge", re.compile(r"<<$"), ["<"])
 _Loader.add_implicit_resolver(f"{_TAG}float", _NUMBER, [*"-+.0123456789"])
 _Loader.add_implicit_resolver(f"{_TAG}timestamp", _DATE, [*"0123456789"])
+_Loader.add_constructor(f"{_TAG}bool", _Loader.truth)
 _Loader.add_constructor(f"{_TAG}float", _Loader.number)
 _Loader.add_constructor(f"{_TAG}int", _Loader.number)
 _Loader.add_constructor(f"{_TAG}timestamp", _Loader.date)

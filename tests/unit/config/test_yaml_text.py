@@ -30,6 +30,8 @@ def test_a_text_that_is_written_stays_a_text(text: str) -> None:
         ("a: " + "[" * 3000, "nested too deep"),
         ("a: !!set {b, c}", "could not determine a constructor"),
         ("a: !!binary aGk=", "could not determine a constructor"),
+        ("a: !!bool ja", "'ja' is neither true nor false\n  in line 1"),
+        ("a: !!float {}", "expected a scalar node, but found mapping\n  in line 1"),
     ],
 )
 def test_what_has_no_json_or_is_another_thing_for_pulumi_is_refused(text: str, says: str) -> None:
