@@ -146,6 +146,8 @@ def with_every_option(content: dict[str, Any]) -> dict[str, Any]:
     images = {"registry": "registry.example.com/mirror", "pull_policy": "Never", "pull_secrets": ["site"]}
     changes: dict[str, dict[str, Any]] = {
         "cluster": {"tolerated_taints": ["dedicated=gpus:NoSchedule"]},
+        # One of the others goes with no `cdi_enabled: false`; what a file says is asked for without these options.
+        "platform": {"container_runtime_mode": "auto"},
         "gpu_operator": {"images": images, "mig_strategy": "mixed", "toolkit_env": {"CONTAINERD_SET_AS_DEFAULT": "1"}},
         "kai": {
             "images": images,

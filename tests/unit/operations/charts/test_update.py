@@ -24,6 +24,13 @@ def test_every_option_goes_with_whatever_a_stack_calls_its_nodes() -> None:
     assert settings_of(with_every_option(content), "Pulumi.x86.yaml").node_profiles["mine"].nodes == tuple(nodes)
 
 
+def test_every_option_goes_with_the_runtime_mode_that_a_stack_chose() -> None:
+    content = read_stack_file(STACK_FILES / "Pulumi.x86.yaml")
+    content = with_settings(content, {"platform": {"container_runtime_mode": "cdi"}})
+    settings_of(content, "Pulumi.x86.yaml")
+    assert settings_of(with_every_option(content), "Pulumi.x86.yaml").kai.writes_bare_uuids
+
+
 def test_values_are_followed_to_their_ends() -> None:
     values = {"a": {"b": 1, "c": {}}, "d": [{"e": 2}]}
     assert list(leaves(values)) == [(("a", "b"), 1), (("a", "c"), {}), (("d",), [{"e": 2}])]
