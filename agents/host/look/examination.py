@@ -57,7 +57,7 @@ def _docker(root: Root) -> dict[str, str] | None:
     if not root.exists(runtime.DOCKER_CONFIG):
         return None
     try:
-        text = (root.read_bytes(runtime.DOCKER_CONFIG) or b"").decode("utf-8", "replace")
+        text = (root.read_bytes(runtime.DOCKER_CONFIG) or b"").decode(runtime.DOCKER_ENCODING, "replace")
     except HostError:
         return {"config": runtime.DOCKER_CONFIG, "state": "unreadable"}
     if not text.strip():

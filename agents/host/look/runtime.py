@@ -29,6 +29,8 @@ NVIDIA = re.compile(r"""runtimes\.["']?nvidia["']?\]""")
 NVIDIA_FILE = "99-nvidia.toml"
 """nvidia-ctk's and the GPU Operator's own name, so that two of them can't exist."""
 DOCKER_CONFIG = "/etc/docker/daemon.json"
+DOCKER_ENCODING = "utf-8-sig"
+"""Docker takes a byte order mark too (from 23.0 on)."""
 _DOCKERS = "/etc/containerd/config.toml"
 _NUMBER = re.compile(r"v?(\d+\.\d+\.\d+)")
 _LONGEST_REASON = 300

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict
 from agents.host.change.plan import Step, change_of
 from agents.host.errors import HostError
 from agents.host.look import toolkit, units
-from agents.host.look.runtime import DOCKER_CONFIG
+from agents.host.look.runtime import DOCKER_CONFIG, DOCKER_ENCODING
 from agents.host.steps import ctk, service
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 NAME = "docker"
 _DEFAULT = "default-runtime"
 _RUNTIMES = "runtimes"
-_ENCODING = "utf-8-sig"
-"""Docker takes a byte order mark too (from 23.0 on)."""
 _Object = Dict[str, Any]
 
 
@@ -165,7 +163,7 @@ def _parsed(content: bytes | None) -> dict[str, Any]:
     if content is None:
         return {}
     try:
-        data = json.loads(content.decode(_ENCODING))
+        data = json.loads(content.decode(DOCKER_ENCODING))
     except (ValueError, RecursionError) as error:
         raise HostError(
             f"{DOCKER_CONFIG} is not JSON: {error}.", "Repair it, or remove it if it is empty; nothing was changed."
@@ -184,7 +182,7 @@ def _refuse_keys_twice(content: bytes) -> None:
         twice.extend(name for name in names if names.count(name) > 1)
         return dict(found)
 
-    json.loads(content.decode(_ENCODING), object_pairs_hook=pairs)
+    json.loads(content.decode(DOCKER_ENCODING), object_pairs_hook=pairs)
     if twice:
         raise HostError(
             f"{DOCKER_CONFIG} has the key {twice[0]!r} twice. Docker joins what both say; of one of them, nothing "

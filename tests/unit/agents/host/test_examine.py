@@ -127,7 +127,15 @@ def test_a_file_that_is_not_imported_and_another_containerd_are_seen(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("text", "state"), [("", "empty"), ("{", "invalid"), ("[]", "invalid"), ('{"debug": true}', "valid")]
+    ("text", "state"),
+    [
+        ("", "empty"),
+        ("{", "invalid"),
+        ("[]", "invalid"),
+        ('{"debug": true}', "valid"),
+        # Docker takes a byte order mark, and so does the step that configures it.
+        ('\ufeff{"debug": true}', "valid"),
+    ],
 )
 def test_dockers_file_is_judged_and_not_told(text: str, state: str, tmp_path: Path) -> None:
     host = prepare(tmp_path / "host", Board.X86)
