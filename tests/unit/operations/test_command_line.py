@@ -263,6 +263,13 @@ def test_letters_that_the_encoding_lacks_are_no_traceback(tmp_path: Path) -> Non
     assert "\\u65e5 1000" in done.stdout
 
 
+def test_a_table_has_no_lines_that_the_encoding_lacks() -> None:
+    done = _run("--version", PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Program" in done.stdout
+    assert "\\u" not in done.stdout
+
+
 def test_nothing_that_an_error_quotes_commands_the_terminal(tmp_path: Path) -> None:
     """Manifests may come from anybody."""
     file = tmp_path / "pods.yaml"
