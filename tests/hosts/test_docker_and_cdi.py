@@ -164,6 +164,18 @@ def test_a_runtime_that_somebody_gave_arguments_goes_or_stays_whole(
         assert json.loads(host.read(_DOCKER)) == edited, "it is theirs by now"
 
 
+def test_a_default_runtime_that_somebody_took_away_is_not_put_back(host: HostRoot) -> None:
+    """Docker does not start with it: `specified default runtime 'kata' does not exist`."""
+    kata = {"kata": {"path": "/opt/kata"}}
+    host.write(_DOCKER, json.dumps({"default-runtime": "kata", "runtimes": kata}))
+    assert host.run("configure", desired=_docker(default_runtime=True)).code == 0
+    edited = json.loads(host.read(_DOCKER))
+    assert edited["runtimes"].pop("kata") == kata["kata"]
+    host.write(_DOCKER, json.dumps(edited))
+    assert host.run("restore").code == 0
+    assert json.loads(host.read(_DOCKER)) == {"runtimes": {}}
+
+
 def test_a_docker_that_does_not_come_up_gets_its_old_configuration_back(host: HostRoot) -> None:
     host.write(_DOCKER, '{"debug": true}\n')
     before = host.snapshot()

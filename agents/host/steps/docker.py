@@ -74,6 +74,10 @@ def without_ours(original: bytes | None, written: bytes | None, current: bytes, 
     if left.get(_DEFAULT) == "nvidia" and runtime is not None:
         # Somebody made it the default: Docker does not start without it.
         left["runtimes"] = dict(left.get("runtimes", {}), nvidia=runtime)
+    put_back = left.get(_DEFAULT) if left.get(_DEFAULT) != now.get(_DEFAULT) else None
+    if put_back in former.get(_RUNTIMES, {}) and put_back not in left.get(_RUNTIMES, {}):
+        # Somebody has taken that runtime away since: Docker does not start with a default that is not there.
+        del left[_DEFAULT]
     if left == now and left != former:
         return current
     _refuse_keys_twice(current)
