@@ -37,7 +37,7 @@ def plan(context: Context) -> Step:
     before = root.read_bytes(DOCKER_CONFIG)
     configuration = _with_former_default(context, _parsed(before))
     owed = context.owes_restart("docker")
-    if "nvidia" not in configuration.get("runtimes", {}) or (
+    if "nvidia" not in configuration.get(_RUNTIMES, {}) or (
         docker.default_runtime and configuration.get(_DEFAULT) != "nvidia"
     ):
         staged = context.staging / "daemon.json"
@@ -70,12 +70,12 @@ def without_ours(original: bytes | None, written: bytes | None, current: bytes, 
     former, now = _parsed(original), _parsed(current)
     ours = _parsed(written) if written is not None else _assumed(former, now)
     left = _reverted(former, ours, now, every=every)
-    runtime = now.get("runtimes", {}).get("nvidia")
+    runtime = now.get(_RUNTIMES, {}).get("nvidia")
     if left.get(_DEFAULT) == "nvidia" and runtime is not None:
         # Somebody made it the default: Docker does not start without it.
-        left["runtimes"] = dict(left.get("runtimes", {}), nvidia=runtime)
+        left[_RUNTIMES] = dict(left.get(_RUNTIMES, {}), nvidia=runtime)
     put_back = left.get(_DEFAULT) if left.get(_DEFAULT) != now.get(_DEFAULT) else None
-    if put_back in former.get(_RUNTIMES, {}) and put_back not in left.get(_RUNTIMES, {}):
+    if isinstance(put_back, str) and put_back in former.get(_RUNTIMES, {}) and put_back not in left.get(_RUNTIMES, {}):
         # Somebody has taken that runtime away since: Docker does not start with a default that is not there.
         del left[_DEFAULT]
     if left == now and left != former:
@@ -91,7 +91,7 @@ def needed_by_others(original: bytes | None, left: bytes | None) -> bool:
         HostError: One of them is broken.
     """
     former, now = _parsed(original), _parsed(left)
-    added = "nvidia" in now.get("runtimes", {}) and "nvidia" not in former.get("runtimes", {})
+    added = "nvidia" in now.get(_RUNTIMES, {}) and "nvidia" not in former.get(_RUNTIMES, {})
     return added and now.get(_DEFAULT) == "nvidia"
 
 
@@ -113,8 +113,8 @@ def _refuse_without_service(tools: Tools) -> None:
 def _assumed(former: _Object, now: _Object) -> _Object:
     """What this agent made of a file, as far as the names tell."""
     ours = dict(former)
-    if "nvidia" in now.get("runtimes", {}):
-        ours["runtimes"] = dict(former.get("runtimes", {}), nvidia=now["runtimes"]["nvidia"])
+    if "nvidia" in now.get(_RUNTIMES, {}):
+        ours[_RUNTIMES] = dict(former.get(_RUNTIMES, {}), nvidia=now[_RUNTIMES]["nvidia"])
     return dict(ours, **{_DEFAULT: "nvidia"}) if now.get(_DEFAULT) == "nvidia" else ours
 
 
@@ -140,11 +140,11 @@ def _reverted(former: _Object, ours: _Object, now: _Object, *, every: bool) -> _
 
 def _merged(mine: dict[str, Any], made: dict[str, Any], *, default: bool) -> dict[str, Any]:
     merged = dict(mine)
-    runtimes = dict(merged.get("runtimes", {}))
-    runtimes["nvidia"] = made.get("runtimes", {}).get("nvidia")
+    runtimes = dict(merged.get(_RUNTIMES, {}))
+    runtimes["nvidia"] = made.get(_RUNTIMES, {}).get("nvidia")
     if not isinstance(runtimes["nvidia"], dict):
         raise HostError("`nvidia-ctk` added no nvidia runtime to daemon.json.", "Install a newer toolkit.")
-    merged["runtimes"] = runtimes
+    merged[_RUNTIMES] = runtimes
     if default:
         merged[_DEFAULT] = "nvidia"
     return merged
@@ -172,7 +172,7 @@ def _parsed(content: bytes | None) -> dict[str, Any]:
         raise HostError(
             f"{DOCKER_CONFIG} is not JSON: {error}.", "Repair it, or remove it if it is empty; nothing was changed."
         ) from error
-    if not isinstance(data, dict) or not isinstance(data.get("runtimes", {}), dict):
+    if not isinstance(data, dict) or not isinstance(data.get(_RUNTIMES, {}), dict):
         raise HostError(f"{DOCKER_CONFIG} does not hold an object with `runtimes`.", "Repair it; nothing was changed.")
     return data
 
