@@ -146,6 +146,7 @@ def of_file(rules: frozenset[str]) -> tuple[OwnException, ...]:
     try:
         text = path.read_text(encoding="utf-8")
         content = yaml.load(text, Loader=_Loader)  # noqa: S506 - it constructs plain values alone
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    # PyYAML itself raises others for what is none of its kind, as `!!bool maybe`.
+    except (OSError, ValueError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"{FILE} can't be read as YAML: {' '.join(str(error).split())}") from None
     return parse(content, FILE, rules)

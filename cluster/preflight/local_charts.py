@@ -1,6 +1,7 @@
 """Charts that lie on this machine, looked at before Helm is: which chart is it?"""
 
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -36,7 +37,7 @@ def chart_name(path: Path) -> str | None:
     """The name in the Chart.yaml of a chart's folder or archive; None where none can be read, which Helm explains."""
     try:
         content = yaml.safe_load(_of_folder(path) if path.is_dir() else _of_archive(path))
-    except (OSError, EOFError, ValueError, tarfile.TarError, yaml.YAMLError):
+    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, yaml.YAMLError):
         return None
     name = content.get("name") if isinstance(content, dict) else None
     return name if isinstance(name, str) else None

@@ -192,8 +192,9 @@ def _documents(text: str, file: str) -> Iterator[Mapping[str, Any]]:
                     yield listed
                 elif listed is not None:
                     raise OperationError(f"{file} holds {_BEGINNING.repr(listed)}, which is no Kubernetes object.")
-    # PyYAML itself raises others for dates and numbers that are none, and where mappings stand in each other too deep.
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    # PyYAML itself raises others for what is none of its kind, as `!!bool maybe`, and where mappings are in each other
+    # too deep.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise OperationError(f"{file} is not YAML: {reason(error)}") from error
 
 

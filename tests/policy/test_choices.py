@@ -261,10 +261,11 @@ class TestExceptions:
             ("a: [", "line 1"),
             # Python's own words, which are others from 3.14 on.
             ("- until: 2027-02-30", "range"),
+            ("- until: !!bool soon", "'soon'"),
             ("- {until: 2027-06-30,\n   until: 2028-06-30}", "key 'until' in line 2 stands twice: remove one"),
             ("[" * 3000, "maximum recursion depth"),
         ],
-        ids=["no YAML", "no date", "a key twice", "too deep"],
+        ids=["no YAML", "no date", "no truth", "a key twice", "too deep"],
     )
     def test_a_file_that_says_nothing_or_two_things_is_a_finding_that_names_the_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str

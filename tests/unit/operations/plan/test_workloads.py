@@ -225,7 +225,11 @@ def test_what_aliases_repeat_without_end_is_not_written_out(there: str, why: str
 
 
 @pytest.mark.parametrize(
-    "text", ["a: [", "a: 2026-13-01", f"kind: {'1' * 5000}", f"kind: 0x{'f' * 5000}", "a: " + "[" * 3000]
+    "text",
+    [
+        *("a: [", "a: 2026-13-01", "a: !!bool maybe", "a: !!int ''", "a: !!timestamp today"),
+        *(f"kind: {'1' * 5000}", f"kind: 0x{'f' * 5000}", "a: " + "[" * 3000),
+    ],
 )
 def test_a_file_that_is_no_yaml_is_refused(text: str) -> None:
     with pytest.raises(OperationError, match=r"pods.yaml is not YAML") as caught:
