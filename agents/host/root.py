@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,9 +125,10 @@ class Root:
         return None if content is None else content.decode("utf-8", "replace").rstrip("\0")
 
     def glob(self, host_pattern: str) -> list[str]:
-        """The host paths that match, sorted."""
+        """The host paths that match, sorted; `**` is `*`, as where the programs of a host read patterns (Go, glibc)."""
+        pattern = re.sub(r"\*{2,}", "*", host_pattern).lstrip("/")
         try:
-            return sorted(self.host_path(path) for path in self._folder.glob(host_pattern.lstrip("/")))
+            return sorted(self.host_path(path) for path in self._folder.glob(pattern)) if pattern else ["/"]
         except OSError:
             return []
 

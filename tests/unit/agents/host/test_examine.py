@@ -149,6 +149,8 @@ def test_entries_of_a_jetsons_lists_that_lead_nowhere_are_named(tmp_path: Path) 
     host = prepare(tmp_path / "host", Board.JETPACK_6)
     folder = "/etc/nvidia-container-runtime/host-files-for-container.d"
     host.write(f"{folder}/devices.csv", "dev, /dev/nvmap\ndev, /dev/gone\nsym, /any/link\nlib, /usr/lib/lost.so\n")
+    # To the toolkit, as to all programs in Go, two asterisks are one.
+    host.write(f"{folder}/site.csv", "dev, /dev/nv**ap\ndir, /\n")
     found = _examined(host).csv
     assert found.missing == ["/dev/gone", "/usr/lib/lost.so"]
     assert f"{folder}/devices.csv" in found.files
