@@ -31,6 +31,7 @@ from manifests.ownership import key
 
 _PULL_TYPES = frozenset({"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"})
 
+_NODES = "/api/v1/nodes"
 _DISCOVERY = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
 """Every kind of the API server in one answer (Kubernetes 1.30 and later)."""
 
@@ -54,11 +55,11 @@ class Cluster(Connection):
 
     def nodes(self) -> dict[str, Node]:
         """Every node by name."""
-        return {node.name: node for node in self._list("/api/v1/nodes", Node)}
+        return {node.name: node for node in self._list(_NODES, Node)}
 
     def node_metadata(self) -> dict[str, NodeMetadata]:
         """The metadata of every node by name, without the status, which is most of a node."""
-        listed = self._list("/api/v1/nodes", NodeMetadata, accept=METADATA.format("List"))
+        listed = self._list(_NODES, NodeMetadata, accept=METADATA.format("List"))
         return {node.name: node for node in listed}
 
     def namespace(self, name: str) -> Namespace | None:
@@ -289,6 +290,9 @@ class Cluster(Connection):
         try:
             return self._list(path, kind, params=params, accept=METADATA.format("List") if metadata else JSON)
         except NotFoundError:
+            if path == _NODES:
+                # Every Kubernetes has them: of what answers here, nothing that is read means anything.
+                raise
             return []
 
     def kinds(self) -> list[DiscoveredGroup]:

@@ -47,8 +47,8 @@ _PAGE = 500
 T = TypeVar("T")
 
 
-class NotFoundError(ClusterError):
-    """The API server has nothing at a path."""
+class NotFoundError(ClusterUnreachableError):
+    """The API server has nothing at a path; where it always has something, it is no API server of Kubernetes'."""
 
 
 class _ExpiredError(OneAnswerError):
@@ -207,7 +207,10 @@ class Connection:
             case httpx2.codes.OK | httpx2.codes.CREATED:
                 pass
             case httpx2.codes.NOT_FOUND:
-                raise NotFoundError(path)
+                raise NotFoundError(
+                    f"The cluster at {self.server} has no {path}: what answers there is not Kubernetes, or Kubernetes "
+                    f"is not under that address.\nCheck the server of context '{self.context}': {self.kubectl} version"
+                )
             case httpx2.codes.UNAUTHORIZED as code:
                 raise LoginError(
                     f"The cluster at {self.server} does not accept the login of context '{self.context}' ({code}).\n"

@@ -18,6 +18,7 @@ import pytest
 import trustme
 
 from cluster.access import connection
+from cluster.access.answers.nodes import NodeMetadata
 from cluster.access.answers.objects import Deployment, HelmRevision
 from cluster.access.answers.server import Version
 from cluster.access.client import Cluster, plural
@@ -438,6 +439,32 @@ def test_a_server_in_trouble_is_unreachable_so_that_waits_go_on(api: ApiServer, 
     error = _fails(cluster)
     assert isinstance(error, ClusterUnreachableError)
     assert f"answered GET /version with status {status}" in str(error)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(Cluster.version, id="version"),
+        pytest.param(Cluster.nodes, id="nodes"),
+        pytest.param(Cluster.kinds, id="kinds"),
+        pytest.param(lambda asked: asked.objects("/api/v1/nodes", NodeMetadata), id="a list that may be of no kind"),
+    ],
+)
+def test_a_server_that_has_not_what_every_kubernetes_has_is_told_as_none(
+    ask: Callable[[Cluster], object], tmp_path: Path
+) -> None:
+    """A web server, or a gateway to many clusters that has this one no more."""
+    with running() as web_server:
+        error = _fails(_connect(kubeconfig(web_server.url), tmp_path), ask)
+    assert isinstance(error, ClusterUnreachableError)
+    what, remedy = str(error).splitlines()
+    assert what.startswith(f"The cluster at {web_server.url} has no /")
+    assert what.endswith("what answers there is not Kubernetes, or Kubernetes is not under that address.")
+    assert remedy.startswith("Check the server of context 'loopback': kubectl --kubeconfig ")
+
+
+def test_a_kind_that_a_cluster_does_not_have_has_no_object(cluster: Cluster) -> None:
+    assert cluster.objects("/apis/scheduling.run.ai/v2/queues", NodeMetadata) == []
 
 
 @pytest.mark.parametrize(

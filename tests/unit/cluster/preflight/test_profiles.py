@@ -71,6 +71,7 @@ def test_without_any_config_map_time_slicing_alone_has_no_effect(
     assert "nobody slices the GPUs of gpu-7, gpu-8, and KAI leaves them alone" in finding.what
 
     api.serve("/api/v1/nodes", {"items": [node(name) for name in ("gpu-7", "gpu-8", "gpu-9")]})
+    api.serve("/api/v1/pods", {"items": []})
     api.serve(RUNTIME_CLASS, {"metadata": {"name": "nvidia"}})
     settings = _elsewhere(changed(time_slicing(), "cluster.kubeconfig", config_path))
     [warning] = run_preflight(settings, _NEVER_DEPLOYED, preview=True).warnings
