@@ -37,6 +37,8 @@ ADMISSION_SECONDS = 30 + TIMEOUT_SECONDS
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 """What is accepted where an object's metadata is enough; of a list with `List` in it."""
+_NOBODY = 'User "system:anonymous"'
+"""In the API server's words of what is refused to who has no login."""
 _BUSY_TRIES = 5
 """Of a request for which the API server has no room now, and says when to come again; kubectl tries ten times."""
 _EXPIRED_TRIES = 3
@@ -217,13 +219,22 @@ class Connection:
                     "The login has ended, or is for another cluster. Log in again, and check it with: "
                     f"{self.kubectl} auth whoami"
                 )
+            case httpx2.codes.FORBIDDEN as code if _NOBODY in _words(response):
+                raise LoginError(
+                    f"The cluster at {self.server} does not see who asks by context '{self.context}' ({code}): its "
+                    "user has no login, or that does not arrive, such as a certificate where a proxy ends TLS.\n"
+                    f"Log in, and check it with: {self.kubectl} auth whoami"
+                )
             case httpx2.codes.FORBIDDEN as code:
                 raise ClusterError(
                     f"The cluster at {self.server} refuses {method} {path} to context '{self.context}' ({code}).\n"
                     "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
                 )
             case code:
-                answered = f"The cluster at {self.server} answered {method} {path} with status {code}."
+                answered = f"The cluster at {self.server} answered {method} {path} with status {code}"
+                # In one line, which is all that is shown of an answer where others could be read.
+                said = " ".join(_words(response).split()).rstrip(".")
+                answered = f"{answered}: {said}." if said else f"{answered}."
                 if code == httpx2.codes.GONE:
                     raise _ExpiredError(answered)
                 # Of a kind that it can't convert or decode; it has every other one.
@@ -328,14 +339,19 @@ def objection_of(response: httpx2.Response) -> Objection | None:
     """What an answer has against its request."""
     if response.is_success:
         return None
+    return Objection(
+        code=response.status_code,
+        message=_words(response) or f"the API server answered with status {response.status_code}",
+    )
+
+
+def _words(response: httpx2.Response) -> str:
+    """Why a request was not fulfilled, in the API server's words; empty where it has none."""
     try:
-        message = Status.model_validate_json(response.content).message
+        return Status.model_validate_json(response.content).message
     except ValidationError:
         # For a kind that it does not know yet, the API server answers in plain text.
-        message = ""
-    return Objection(
-        code=response.status_code, message=message or f"the API server answered with status {response.status_code}"
-    )
+        return ""
 
 
 def _not_understood(request: str, error: ValueError) -> ClusterError:

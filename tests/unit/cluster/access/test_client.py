@@ -41,6 +41,7 @@ from tests.support.api_server import (
     write_kubeconfig,
 )
 
+_QUEUES = "/apis/scheduling.run.ai/v1/queues"
 _SECONDS = 3.0
 """Far below any TCP time-out, far above a loopback connection."""
 
@@ -402,6 +403,17 @@ def test_a_refusal_is_not_an_unreachable_cluster_and_asks_for_rights(api: ApiSer
     assert "cluster-admin" in str(error)
 
 
+def test_who_has_no_login_is_asked_for_one_and_not_for_rights(api: ApiServer, cluster: Cluster) -> None:
+    """As where the kubeconfig's user is empty, or a proxy ends the TLS that has the certificate."""
+    said = 'nodes is forbidden: User "system:anonymous" cannot list resource "nodes" in API group "" at the cluster'
+    api.answers["/api/v1/nodes"] = Answer(403, json.dumps({"kind": "Status", "code": 403, "message": said}).encode())
+    error = _fails(cluster, Cluster.nodes)
+    assert isinstance(error, LoginError)
+    assert "does not see who asks by context 'loopback' (403): its user has no login" in str(error)
+    assert "--context loopback auth whoami" in str(error)
+    assert "cluster-admin" not in str(error)
+
+
 def test_a_namespace_that_no_address_can_have_is_told_and_not_sent(api: ApiServer, cluster: Cluster) -> None:
     """KAI's Config names its namespace, and one that was written as a block (`namespace: |`) has a line break."""
     error = _fails(cluster, lambda cluster: cluster.pods(namespace="kai-scheduler\n"))
@@ -439,6 +451,15 @@ def test_a_server_in_trouble_is_unreachable_so_that_waits_go_on(api: ApiServer, 
     error = _fails(cluster)
     assert isinstance(error, ClusterUnreachableError)
     assert f"answered GET /version with status {status}" in str(error)
+
+
+def test_what_the_api_server_says_of_its_trouble_is_told_in_one_line(api: ApiServer, cluster: Cluster) -> None:
+    said = 'conversion webhook for scheduling.run.ai/v1, Kind=Queue failed:\nservice "queue-webhook" not found.'
+    api.answers[_QUEUES] = Answer(500, json.dumps({"kind": "Status", "code": 500, "message": said}).encode())
+    assert str(_fails(cluster, lambda asked: asked.objects(_QUEUES, NodeMetadata))) == (
+        f"The cluster at {api.url} answered GET {_QUEUES} with status 500: conversion webhook for "
+        'scheduling.run.ai/v1, Kind=Queue failed: service "queue-webhook" not found.'
+    )
 
 
 @pytest.mark.parametrize(
