@@ -9,6 +9,7 @@ from cluster.access.answers.nodes import Node
 from cluster.access.answers.objects import DaemonSet, Deployment
 from cluster.access.answers.pods import Pod
 from cluster.access.client import Cluster
+from cluster.access.connection import REFUSES
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.pending import said_of
 from config.gvirtus import GvirtusSettings
@@ -31,9 +32,6 @@ _LONGEST_PAUSE_SECONDS = 10.0
 REPORT_SECONDS = 10.0
 _UNSEEN = "its controller has not seen its last change yet"
 _DRY_RUN_MANAGER = "kai-anywhere-wait"
-_REFUSES = ("denied the request", "denied request")
-"""In the API server's words of every refusal of a webhook, and of a ValidatingAdmissionPolicy, which comes before all
-webhooks (apiserver, plugin/webhook/errors/statuserror.go and plugin/policy/validating/dispatcher.go)."""
 _NOT_FOUND = 404
 _SETTLED = frozenset({400, 409, 422})
 """Bad request, conflict, invalid: no wait makes them good."""
@@ -388,7 +386,7 @@ def webhook_answers(manifest: Mapping[str, Any], *, causes: str) -> Condition:
 
     def missing(cluster: Cluster) -> str | None:
         objection = cluster.objection(manifest, manager=_DRY_RUN_MANAGER)
-        if objection is None or objection.code in _SETTLED or any(words in objection.message for words in _REFUSES):
+        if objection is None or objection.code in _SETTLED or any(words in objection.message for words in REFUSES):
             return None
         if objection.code == _NOT_FOUND:
             # A definition that has only just come is not served at once; one that was deleted never is.

@@ -141,8 +141,14 @@ class Cluster(Connection):
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
-        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        return self._read(path, AccessReview.model_validate_json, method="POST", body=json.dumps(review)).allowed
+        # Admission webhooks are asked about this too, where one is for every kind.
+        return self._read(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            AccessReview.model_validate_json,
+            method="POST",
+            body=json.dumps(review),
+            timeout_seconds=ADMISSION_SECONDS,
+        ).allowed
 
     def create(self, manifest: Mapping[str, Any]) -> Objection | None:
         """Create an object that is not there yet.
@@ -153,14 +159,10 @@ class Cluster(Connection):
         Raises:
             ClusterError: if the API server can't be asked.
         """
-        return objection_of(
-            self._send(
-                object_path(manifest).rpartition("/")[0],
-                method="POST",
-                body=json.dumps(manifest),
-                timeout_seconds=ADMISSION_SECONDS,
-            )
-        )
+        path = object_path(manifest).rpartition("/")[0]
+        body = json.dumps(manifest)
+        response = self._send(path, method="POST", body=body, timeout_seconds=ADMISSION_SECONDS)
+        return self._verdict(response, f"POST {path}")
 
     def dry_run(self, manifest: Mapping[str, Any], *, user: str) -> dict[str, Any] | Objection:
         """What the cluster would make of a new object of this user's; nothing is stored.
@@ -175,15 +177,16 @@ class Cluster(Connection):
         Raises:
             ClusterError: if the API server can't be asked.
         """
+        path = object_path(manifest).rpartition("/")[0]
         response = self._send(
-            object_path(manifest).rpartition("/")[0],
+            path,
             method="POST",
             params={"dryRun": "All"},
             headers={"Impersonate-User": user},
             body=json.dumps(manifest),
             timeout_seconds=ADMISSION_SECONDS,
         )
-        return objection_of(response) or dict(response.json())
+        return self._verdict(response, f"POST {path}") or dict(response.json())
 
     def delete(self, manifest: Mapping[str, Any]) -> None:
         """Delete an object, which may be gone already, or be on its way: some answer a conflict to that.

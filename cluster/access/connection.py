@@ -41,6 +41,11 @@ _NOBODY = 'User "system:anonymous"'
 """In the API server's words of what is refused to who has no login."""
 _BUSY_TRIES = 5
 """Of a request for which the API server has no room now, and says when to come again; kubectl tries ten times."""
+_WITHOUT_VERDICT = frozenset({401, 429, 502, 503, 504})
+"""Statuses of a write that nobody has judged; a webhook may choose any of them for its refusal."""
+REFUSES = ("denied the request", "denied request")
+"""In the API server's words of every refusal of a webhook, and of a ValidatingAdmissionPolicy, which comes before all
+webhooks (apiserver, plugin/webhook/errors/statuserror.go and plugin/policy/validating/dispatcher.go)."""
 _EXPIRED_TRIES = 3
 """Of a list whose continue token has expired on the way: etcd was compacted, by default every five minutes."""
 _PAGE = 500
@@ -202,50 +207,68 @@ class Connection:
         accept: str = JSON,
         method: str | None = None,
         body: str | None = None,
+        timeout_seconds: float | None = None,
     ) -> T:
         method = method or ("GET" if body is None else "PATCH")
-        response = self._send(path, params=params, accept=accept, method=method, body=body)
-        match response.status_code:
-            case httpx2.codes.OK | httpx2.codes.CREATED:
-                pass
-            case httpx2.codes.NOT_FOUND:
-                raise NotFoundError(
-                    f"The cluster at {self.server} has no {path}: what answers there is not Kubernetes, or Kubernetes "
-                    f"is not under that address.\nCheck the server of context '{self.context}': {self.kubectl} version"
-                )
-            case httpx2.codes.UNAUTHORIZED as code:
-                raise LoginError(
-                    f"The cluster at {self.server} does not accept the login of context '{self.context}' ({code}).\n"
-                    "The login has ended, or is for another cluster. Log in again, and check it with: "
-                    f"{self.kubectl} auth whoami"
-                )
-            case httpx2.codes.FORBIDDEN as code if _NOBODY in _words(response):
-                raise LoginError(
-                    f"The cluster at {self.server} does not see who asks by context '{self.context}' ({code}): its "
-                    "user has no login, or that does not arrive, such as a certificate where a proxy ends TLS.\n"
-                    f"Log in, and check it with: {self.kubectl} auth whoami"
-                )
-            case httpx2.codes.FORBIDDEN as code:
-                raise ClusterError(
-                    f"The cluster at {self.server} refuses {method} {path} to context '{self.context}' ({code}).\n"
-                    "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
-                )
-            case code:
-                answered = f"The cluster at {self.server} answered {method} {path} with status {code}"
-                # In one line, which is all that is shown of an answer where others could be read.
-                said = " ".join(_words(response).split()).rstrip(".")
-                answered = f"{answered}: {said}." if said else f"{answered}."
-                if code == httpx2.codes.GONE:
-                    raise _ExpiredError(answered)
-                # Of a kind that it can't convert or decode; it has every other one.
-                raise (OneAnswerError if code == httpx2.codes.INTERNAL_SERVER_ERROR else ClusterUnreachableError)(
-                    answered
-                )
+        response = self._send(
+            path, params=params, accept=accept, method=method, body=body, timeout_seconds=timeout_seconds
+        )
+        if response.status_code not in {httpx2.codes.OK, httpx2.codes.CREATED}:
+            raise self._failure(response, f"{method} {path}")
         try:
             # By the model at once: most of a large answer is skipped, and never becomes a Python object.
             return parse(response.content)
         except ValueError as error:
             raise _not_understood(f"{method} {path}", error) from error
+
+    def _failure(self, response: httpx2.Response, request: str) -> ClusterError:
+        """What an answer says that is none to the request."""
+        match response.status_code:
+            case httpx2.codes.NOT_FOUND:
+                return NotFoundError(
+                    f"The cluster at {self.server} has no {request.partition(' ')[2]}: what answers there is not "
+                    "Kubernetes, or Kubernetes is not under that address.\n"
+                    f"Check the server of context '{self.context}': {self.kubectl} version"
+                )
+            case httpx2.codes.UNAUTHORIZED as code:
+                return LoginError(
+                    f"The cluster at {self.server} does not accept the login of context '{self.context}' ({code}).\n"
+                    "The login has ended, or is for another cluster. Log in again, and check it with: "
+                    f"{self.kubectl} auth whoami"
+                )
+            case httpx2.codes.FORBIDDEN as code if _NOBODY in _words(response):
+                return LoginError(
+                    f"The cluster at {self.server} does not see who asks by context '{self.context}' ({code}): its "
+                    "user has no login, or that does not arrive, such as a certificate where a proxy ends TLS.\n"
+                    f"Log in, and check it with: {self.kubectl} auth whoami"
+                )
+            case httpx2.codes.FORBIDDEN as code:
+                return ClusterError(
+                    f"The cluster at {self.server} refuses {request} to context '{self.context}' ({code}).\n"
+                    "Use a context with cluster-admin rights: the program creates cluster-wide policies and namespaces."
+                )
+            case code:
+                answered = f"The cluster at {self.server} answered {request} with status {code}"
+                # In one line, which is all that is shown of an answer where others could be read.
+                said = " ".join(_words(response).split()).rstrip(".")
+                answered = f"{answered}: {said}." if said else f"{answered}."
+                if code == httpx2.codes.GONE:
+                    return _ExpiredError(answered)
+                # Of a kind that it can't convert or decode; it has every other one.
+                is_one = code == httpx2.codes.INTERNAL_SERVER_ERROR
+                return (OneAnswerError if is_one else ClusterUnreachableError)(answered)
+
+    def _verdict(self, response: httpx2.Response, request: str) -> Objection | None:
+        """What the API server or its admission has against a write.
+
+        Raises:
+            ClusterError: it did not judge it: it has no room, is not well, or does not know who asks.
+        """
+        objection = objection_of(response)
+        judged = objection is None or any(words in objection.message for words in REFUSES)
+        if response.status_code in _WITHOUT_VERDICT and not judged:
+            raise self._failure(response, request)
+        return objection
 
     def _send(  # noqa: PLR0913 - the parts of a request
         self,
@@ -291,6 +314,14 @@ class Connection:
                 f"can have, such as a line break at its end.\nCheck them with: {self.kubectl} auth whoami"
             ) from None
         except httpx2.RequestError as error:
+            if isinstance(error, httpx2.ReadTimeout) and method != "GET":
+                # It is there, and may answer whatever is only read: what judges a write is asked before it is done.
+                raise OneAnswerError(
+                    f"The cluster at {self.server} took {method} {path}, and did not answer in time: something that it "
+                    "asks before hangs, such as an admission webhook, or it is too busy.\n"
+                    "See which webhooks there are, and whether what serves them runs: "
+                    f"{self.kubectl} get mutatingwebhookconfigurations,validatingwebhookconfigurations"
+                ) from error
             # What a proxy refuses reads as if the API server did.
             way = f", through the proxy {self.proxy}" if self.proxy else ""
             raise ClusterUnreachableError(

@@ -31,13 +31,15 @@ from operations.verify.cuda import VectorAddition, image_for
 from operations.verify.evidence import OPTION, Installation, write_evidence
 from operations.verify.evidence import evidence as evidence_of
 from operations.verify.sharing import IMAGE, LABEL, Sharing
-from operations.verify.steps import Outcome, Report, Step
+from operations.verify.steps import Outcome, Report, Step, lines_of
 from toolchain.progress import say
 
 NAMESPACE = "kai-anywhere-verify"
 _RIGHTS = (
+    ("get", "namespaces", ""),
     ("create", "namespaces", ""),
     ("delete", "namespaces", ""),
+    ("list", "pods", ""),
     ("create", "pods", NAMESPACE),
     ("delete", "pods", NAMESPACE),
 )
@@ -100,12 +102,18 @@ def verify(  # noqa: PLR0913 - every option of the command
     if evidence:
         check_new(evidence, option=OPTION)
     with open_place(stack, context) as place:
+        done: list[Step] = []
         if pre:
             say("what preflight and doctor check")
-            steps = before.verify(
-                place.cluster, place.stack, qualified_name(place, stack), facts_of(place, stack), project_folder(place)
-            )
-            _end(Report(steps=tuple(steps)), as_json=as_json)
+            with _told(done):
+                done += before.verify(
+                    place.cluster,
+                    place.stack,
+                    qualified_name(place, stack),
+                    facts_of(place, stack),
+                    project_folder(place),
+                )
+            _end(Report(steps=tuple(done)), as_json=as_json)
         seen_nodes, unseen = _seen(place.cluster)
         nodes = _nodes(seen_nodes, place.stack, node or ()) if not unseen else []
         say("what doctor checks")
@@ -113,17 +121,18 @@ def verify(  # noqa: PLR0913 - every option of the command
             partial(facts_of, place, stack), Choice(frozenset(only or ()), frozenset(skip or ())), wait_s=wait
         )
         stands = components.verify(diagnosis)
-        done = [stands]
+        done.append(stands)
         if unseen:
             done.append(Step(name=reservation_pods.NAME, outcome=Outcome.SKIPPED, says=unseen))
-        for name in nodes:
-            say(f"{name}: what a reservation pod gets")
-            done.append(reservation_pods.verify(place.cluster, place.stack, name))
-        if workload and nodes and stands.outcome is Outcome.FAILED:
-            says = "not tried, since components failed: see above."
-            done.append(Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says))
-        elif workload and nodes:
-            done += _shared(place, stack, [seen_nodes[name] for name in nodes], Workload(queue, image, cuda_image))
+        with _told(done):
+            for name in nodes:
+                say(f"{name}: what a reservation pod gets")
+                done.append(reservation_pods.verify(place.cluster, place.stack, name))
+            if workload and nodes and stands.outcome is Outcome.FAILED:
+                says = "not tried, since components failed: see above."
+                done.append(Step(name=sharing.NAME, outcome=Outcome.SKIPPED, says=says))
+            elif workload and nodes:
+                done += _shared(place, stack, [seen_nodes[name] for name in nodes], Workload(queue, image, cuda_image))
         report = Report(steps=tuple(done))
         if evidence:
             installation = Installation(
@@ -131,6 +140,17 @@ def verify(  # noqa: PLR0913 - every option of the command
             )
             write_evidence(evidence, evidence_of(report, seen_nodes.values(), installation, datetime.now(UTC).date()))
     _end(report, as_json=as_json)
+
+
+@contextmanager
+def _told(done: Sequence[Step]) -> Iterator[None]:
+    """Tell what was verified where the block fails at something else: it may have taken minutes, and be the cause."""
+    try:
+        yield
+    except (ClusterError, OperationError):
+        for step in done:
+            typer.echo("\n".join(lines_of(step)), err=True)
+        raise
 
 
 def _end(report: Report, *, as_json: bool) -> NoReturn:

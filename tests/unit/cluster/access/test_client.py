@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ import trustme
 from cluster.access import connection
 from cluster.access.answers.nodes import NodeMetadata
 from cluster.access.answers.objects import Deployment, HelmRevision
-from cluster.access.answers.server import Version
+from cluster.access.answers.server import Objection, Version
 from cluster.access.client import Cluster, plural
-from cluster.errors import ClusterError, ClusterUnreachableError, LoginError
+from cluster.errors import ClusterError, ClusterUnreachableError, LoginError, OneAnswerError
 from cluster.snapshot import read_snapshot
 from config.cluster import ClusterSettings, Distribution
 from tests.support.api_server import (
@@ -41,6 +42,7 @@ from tests.support.api_server import (
     write_kubeconfig,
 )
 
+_POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
 _QUEUES = "/apis/scheduling.run.ai/v1/queues"
 _SECONDS = 3.0
 """Far below any TCP time-out, far above a loopback connection."""
@@ -58,6 +60,22 @@ def _fails(cluster: Cluster, ask: Callable[[Cluster], object] = Cluster.version)
     finally:
         cluster.close()
     return caught.value
+
+
+def _answers(code: int, said: str, _: httpx2.Request) -> httpx2.Response:
+    return httpx2.Response(code, json={"kind": "Status", "code": code, "message": said})
+
+
+def _create(asked: Cluster) -> object:
+    return asked.create(_POD)
+
+
+def _try_out(asked: Cluster) -> object:
+    return asked.dry_run(_POD, user="somebody")
+
+
+def _may(asked: Cluster) -> object:
+    return asked.allows("create", "pods")
 
 
 def test_the_token_of_the_context_is_sent(api: ApiServer, cluster: Cluster) -> None:
@@ -486,6 +504,35 @@ def test_a_server_that_has_not_what_every_kubernetes_has_is_told_as_none(
 
 def test_a_kind_that_a_cluster_does_not_have_has_no_object(cluster: Cluster) -> None:
     assert cluster.objects("/apis/scheduling.run.ai/v2/queues", NodeMetadata) == []
+
+
+@pytest.mark.parametrize("ask", [_create, _try_out], ids=["create", "dry run"])
+@pytest.mark.parametrize("status", [401, 429, 503, 504])
+def test_an_answer_that_judges_no_write_is_no_refusal_of_it(status: int, ask: Callable[[Cluster], object]) -> None:
+    """Of reservation pods it was said that the cluster refuses them, where etcd had no leader for a moment."""
+    error = _fails(connected(partial(_answers, status, "etcdserver: leader changed")), ask)
+    assert isinstance(error, LoginError if status == 401 else ClusterUnreachableError)
+    for code, said in ((500, 'failed calling webhook "a"'), (status, 'admission webhook "a" denied the request: no')):
+        judged = connected(partial(_answers, code, said))
+        assert ask(judged) == Objection(code=code, message=said)
+        judged.close()
+
+
+@pytest.mark.parametrize("ask", [_create, _try_out, _may], ids=["create", "dry run", "rights"])
+def test_a_write_that_hangs_is_not_told_as_a_cluster_that_is_away(ask: Callable[[Cluster], object]) -> None:
+    bounds: list[float] = []
+
+    def hangs(request: httpx2.Request) -> httpx2.Response:
+        bounds.append(request.extensions["timeout"]["read"])
+        raise httpx2.ReadTimeout("The read operation timed out", request=request)
+
+    error = _fails(connected(hangs), ask)
+    assert isinstance(error, OneAnswerError), "whatever waits goes on, and what is only read may be answered"
+    assert bounds == [connection.ADMISSION_SECONDS], "a webhook of somebody's may take as long"
+    assert "took POST /api" in str(error)
+    assert "did not answer in time: something that it asks before hangs, such as an admission webhook" in str(error)
+    assert "No answer from the cluster" not in str(error)
+    assert "No answer from the cluster" in str(_fails(connected(hangs), Cluster.nodes))
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,19 @@ def test_the_command_prints_the_steps_and_ends_with_their_status(
     assert run()[0] == ExitStatus.FAILED
 
 
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_was_verified_is_told_where_the_rest_can_not_be(api: ApiServer, options: tuple[str, ...]) -> None:
+    """As where a webhook of others for every kind is away: what was found may have taken minutes, and be the cause."""
+    said = {"kind": "Status", "code": 500, "message": 'failed calling webhook "all.example.com"'}
+    api.creates[_REVIEWS] = Answer(500, json.dumps(said).encode())
+    result = CliRunner().invoke(app, ["verify", "--pre", *options])
+    assert 'with status 500: failed calling webhook "all.example.com"' in str(result.exception)
+    assert result.stdout == ""
+    told = [line for line in result.stderr.splitlines() if line.startswith("held")]
+    assert [line.partition(":")[0] for line in told] == ["held    API server", "held    nodes", "held    room"]
+
+
 def test_the_command_s_json_is_that_of_verify(run: Callable[..., tuple[int, str]]) -> None:
     code, text = run("--json")
     assert code == ExitStatus.WELL

@@ -333,10 +333,13 @@ def test_no_cuda_runs_where_sharing_failed(
     assert step.name == "sharing"
 
 
-def test_who_may_not_make_pods_makes_nothing(kai: Kai, cluster: Cluster, settings: StackSettings) -> None:
-    kai.forbids = frozenset({"create namespaces"})
+@pytest.mark.parametrize("right", ["create namespaces", "get namespaces", "list pods"])
+def test_who_may_not_make_pods_or_see_all_makes_nothing(
+    right: str, kai: Kai, cluster: Cluster, settings: StackSettings
+) -> None:
+    kai.forbids = frozenset({right})
     [step] = _verified(cluster, settings)
-    assert (step.outcome, step.says) == (Outcome.SKIPPED, "this user may not create namespaces.")
+    assert (step.outcome, step.says) == (Outcome.SKIPPED, f"this user may not {right}.")
     assert kai.made == []
 
 
