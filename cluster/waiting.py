@@ -197,8 +197,11 @@ def gpus_advertised(
     """
 
     def named(node: Node) -> str:
+        # Of a node whose kubelet is off nobody else says anything.
+        off = ["not Ready"] if node.conditions.get("Ready", "True") != "True" else []
         taints = node.repels(tolerations)
-        return f"{node.name} (tainted {', '.join(taints)})" if taints else node.name
+        why = [*off, *([f"tainted {', '.join(taints)}"] if taints else [])]
+        return f"{node.name} ({'; '.join(why)})" if why else node.name
 
     def missing(cluster: Cluster) -> str | None:
         nodes = sorted(cluster.nodes().values(), key=lambda node: node.name)
@@ -218,7 +221,7 @@ def gpus_advertised(
         causes=(
             "The device plugin's pod on the node does it. Likely causes: its init container waits for the container "
             "toolkit, the driver does not load, the node's device-plugin profile is unknown, the node has a taint that "
-            "it does not tolerate (cluster.tolerated_taints), or an image can't be pulled.\n"
+            "it does not tolerate (cluster.tolerated_taints) or is not Ready, or an image can't be pulled.\n"
             f"Look at: kubectl --namespace {operator_namespace} get pods,daemonsets,events --output wide"
         ),
     )
@@ -299,7 +302,19 @@ def said_by(pods: Iterable[Pod], *, most: int | None = _MOST_WORDS) -> str:
     for pod in pods:
         for statement in said_of(pod):
             if statement.words not in _STARTING:
-                return f"pod {pod.name}: {' '.join(statement.words.split())[:most]}"
+                return f"pod {pod.name}: {' '.join(statement.words.split())[:most]}{_how_it_ends(pod)}"
+    return ""
+
+
+def _how_it_ends(pod: Pod) -> str:
+    """How a container ends again and again, as the end of a sentence: the kubelet's words for that leave it out.
+
+    Such as by a namespace's LimitRange, whose default is less memory than a program needs.
+    """
+    for status in (*pod.init_statuses, *pod.statuses):
+        waiting, end = status.state.get("waiting"), status.before.get("terminated")
+        if waiting is not None and waiting.reason == "CrashLoopBackOff" and end is not None:
+            return f" (its last end: {end.reason or 'no reason'}, status {end.exit_code})"
     return ""
 
 

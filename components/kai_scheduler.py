@@ -64,7 +64,8 @@ class KaiScheduler(pulumi.ComponentResource):
         )
         silent = (
             "KAI's queue controller serves it. Likely causes: its pod has only just started or restarts, or the API "
-            "server does not reach pods: a firewall between nodes, or a broken network of pods.\n"
+            "server does not reach pods: a NetworkPolicy or a firewall between nodes (docs/faq.md, Installing), or a "
+            "broken network of pods.\n"
             f"Look at: kubectl --namespace {settings.kai.namespace} get pods,endpointslices"
         )
         first = next(iter(kai.queues(settings).values()), None)

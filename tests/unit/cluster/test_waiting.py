@@ -194,6 +194,20 @@ def test_a_taint_that_keeps_the_device_plugin_off_is_named_with_its_node(api: Ap
     assert _missing(told, cluster) == "no nvidia.com/gpu on any of other", "the stack's pods tolerate it"
 
 
+def test_a_node_that_is_not_ready_is_named_as_that_where_its_gpus_are_waited_for(
+    api: ApiServer, cluster: Cluster
+) -> None:
+    """Its pods say nothing, since its kubelet does not: the wait named drivers, profiles and images."""
+    off, on = node("named", gpus=0), node("other", gpus=0)
+    off["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting"}]
+    off["spec"] = {"taints": [{"key": "dedicated", "value": "robots", "effect": "NoSchedule"}]}
+    on["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    api.serve("/api/v1/nodes", {"items": [off, on]})
+    condition = gpus_advertised(frozenset({"named", "other"}), operator_namespace="gpu-operator")
+    missing = "no nvidia.com/gpu on named (not Ready; tainted dedicated=robots:NoSchedule), other"
+    assert _missing(condition, cluster) == missing
+
+
 @pytest.mark.parametrize(
     ("gpus", "missing"), [((0, 0), "no nvidia.com/gpu on any of a, b"), ((0, 8), None), ((8, 8), None)]
 )
@@ -349,9 +363,10 @@ def _pod(
     owner: str,
     waiting: dict[str, str] | None = None,
     kind: str = "ReplicaSet",
+    before: dict[str, Any] | None = None,
     **status: Any,  # noqa: ANN401 - a status
 ) -> dict[str, Any]:
-    containers = [{"name": "main", "state": {"waiting": waiting}}] if waiting else []
+    containers = [{"name": "main", "state": {"waiting": waiting}, "lastState": before or {}}] if waiting else []
     return {
         "metadata": {
             "name": f"{owner}-x",
@@ -374,6 +389,17 @@ def _pod(
             [_pod("gpu-operator-7", conditions=_UNSCHEDULABLE)],
             "; pod gpu-operator-7-x: 0/1 nodes are available",
             id="no node",
+        ),
+        pytest.param(
+            [
+                _pod(
+                    "gpu-operator-7",
+                    {"reason": "CrashLoopBackOff", "message": "back-off 40s"},
+                    before={"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+                )
+            ],
+            "; pod gpu-operator-7-x: CrashLoopBackOff: back-off 40s (its last end: OOMKilled, status 137)",
+            id="a limit of memory, as a LimitRange gives it",
         ),
         pytest.param([_pod("gpu-operator-7", {"reason": "ContainerCreating"})], "", id="it starts"),
         pytest.param([_pod("gpu-operator-7")], "", id="nothing is said"),
