@@ -1,6 +1,6 @@
 """What must hold of the cluster before the first resource is registered; every finding at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -252,9 +252,7 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
         namespaces = {name: namespace for name, namespace in answers.items() if namespace is not None}
         revisions = read_revisions(cluster, settings, namespaces)
         unknown = read_unknown(cluster, settings, state)
-        # Whoever has an operator is told to leave the stack's out, and its namespace with it: nothing is adopted then.
-        operator = (settings.gpu_operator.namespace, gpu_operator.RELEASE)
-        if installations.result().gpu_operators or is_unknown(operator, revisions.get(operator, ()), state):
+        if others_operator(settings, installations.result(), revisions, state):
             unknown.pop(key(gpu_operator.operator_namespace(settings)), None)
         return ClusterFacts(
             server=cluster.server,
@@ -279,6 +277,20 @@ def read_facts(cluster: Cluster, settings: StackSettings, state: DeployedState) 
             moving_nodes=moving_nodes.result(),
             taken_priority_classes=priority_classes.result(),
         )
+
+
+def others_operator(
+    settings: StackSettings,
+    installations: Installations,
+    revisions: Mapping[tuple[str, str], Sequence[HelmRevision]],
+    state: DeployedState,
+) -> bool:
+    """Whether somebody has an operator.
+
+    He is told to leave the stack's out, and its namespace with it: nothing is adopted then.
+    """
+    operator = (settings.gpu_operator.namespace, gpu_operator.RELEASE)
+    return bool(installations.gpu_operators) or is_unknown(operator, revisions.get(operator, ()), state)
 
 
 def _has_isolator(cluster: Cluster, settings: StackSettings) -> bool:

@@ -8,20 +8,26 @@ from cluster.access.client import Cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.api_server import can_have, judge_server
+from cluster.preflight.definitions import judge_unserved, read_unserved
 from cluster.preflight.findings import Finding
 from cluster.preflight.first_contact import meet, planned_labels, planned_objects, read_unknown
 from cluster.preflight.installations import judge_installations, read_installations
 from cluster.preflight.local_charts import wrong_charts
 from cluster.preflight.nodes import judge_nodes
+from cluster.preflight.priority_classes import judge_taken_priority_classes, read_taken_priority_classes
+from cluster.preflight.profiles import judge_others_profiles, read_others_profiles
+from cluster.preflight.prometheus_operator import judge_missing_kinds, read_missing_kinds
+from cluster.preflight.pull_secrets import judge_missing_secrets, read_missing_secrets
 from cluster.preflight.releases import judge_releases, read_revisions
-from cluster.preflight.run import judge_runtime_class
+from cluster.preflight.run import judge_runtime_class, others_operator
+from cluster.preflight.running_pods import judge_running_pods, read_running_pods
 from cluster.preflight.sharing import ISOLATOR_WEBHOOK, judge_sharing
 from cluster.preflight.unified_memory import gpu_memory, judge_unified_memory, read_system_requests
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
-from manifests import reservation
+from manifests import gpu_operator, reservation
 from manifests.node_labels import GPU_MEMORY, GPU_PRESENT, NVIDIA_PCI_DEVICE
-from manifests.ownership import owner
+from manifests.ownership import key, owner
 from operations.doctor.check import Severity
 from operations.doctor.checks import CHECKS
 from operations.doctor.diagnosis import diagnose
@@ -155,14 +161,26 @@ def _room(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts) -
             "Whether it works: kai-anywhere verify. What is in its way: make preflight, which knows its state."
         )
         return Step(name="room", outcome=Outcome.SKIPPED, says=says)
-    contact = meet(settings, unknown, cluster.nodes(), _NOTHING_REMEMBERED, stack)
     namespaces = {name for name in (settings.kai.namespace, settings.gpu_operator.namespace) if cluster.namespace(name)}
+    installations = read_installations(cluster, settings, _NOTHING_REMEMBERED)
+    revisions = read_revisions(cluster, settings, namespaces)
+    if others_operator(settings, installations, revisions, _NOTHING_REMEMBERED):
+        unknown.pop(key(gpu_operator.operator_namespace(settings)), None)
+    contact = meet(settings, unknown, cluster.nodes(), _NOTHING_REMEMBERED, stack)
     of_doctor, unseen = _doctor(facts, _ROOM_CHECKS)
+    # Those of another KAI are explained by it.
+    taken = () if installations.kais else read_taken_priority_classes(cluster, settings, _NOTHING_REMEMBERED)
     findings = [
         *judge_runtime_class(settings, present=cluster.has_runtime_class(reservation.RUNTIME_CLASS)),
-        *judge_installations(read_installations(cluster, settings, _NOTHING_REMEMBERED)),
+        *judge_others_profiles(settings, read_others_profiles(cluster, settings, _NOTHING_REMEMBERED)),
+        *judge_missing_kinds(read_missing_kinds(cluster, settings)),
+        *judge_installations(installations),
+        *judge_taken_priority_classes(settings, taken),
         *contact.findings,
-        *judge_releases(read_revisions(cluster, settings, namespaces), _NOTHING_REMEMBERED, stack),
+        *judge_running_pods(read_running_pods(cluster, settings, _NOTHING_REMEMBERED)),
+        *judge_missing_secrets(read_missing_secrets(cluster, settings)),
+        *judge_releases(revisions, _NOTHING_REMEMBERED, stack),
+        *judge_unserved(read_unserved(cluster)),
         *of_doctor,
     ]
     adopted = [f"adopted: {name}, whose values are kept and given back" for name in sorted(contact.adopted)]

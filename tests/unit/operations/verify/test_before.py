@@ -20,12 +20,13 @@ from operations.doctor.reading import read_facts
 from operations.exit_status import ExitStatus
 from operations.verify import before, rights
 from operations.verify.steps import Outcome, Report, Step
-from testbed.stacks import STACK_FILES, Json, changed, jetson, operator_elsewhere, parse, x86
+from testbed.stacks import STACK_FILES, Json, changed, jetson, monitoring_full, operator_elsewhere, parse, x86
 from tests.support.api_server import DEPLOYMENTS, POLICIES, RUNTIME_CLASS, Answer, ApiServer, connected, node
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _NODES = "/api/v1/nodes"
 _STACK = "kai-anywhere/jetson"
+_OF_HELM = {"meta.helm.sh/release-name": "theirs", "meta.helm.sh/release-namespace": "gpu-operator"}
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +110,29 @@ def test_somebody_else_s_kai_and_a_missing_runtime_class_are_in_the_way(api: Api
     assert "KAI scheduler that is not this stack's" in text
     assert "RuntimeClass 'nvidia' is missing" in text
     assert "delete" not in text
+
+
+def test_whatever_stops_the_first_up_is_in_the_way_beforehand(api: ApiServer, cluster: Cluster) -> None:
+    """`nothing is in the way`, it said, and preflight refused the `up` that came next."""
+    api.serve("/apis/scheduling.k8s.io/v1/priorityclasses", {"items": [{"metadata": {"name": "train"}}]})
+    step = _steps(cluster, monitoring_full())["room"]
+    assert step.says == "2 errors stop the install."
+    text = "\n".join(step.evidence)
+    assert "error: monitoring.service_monitor is true, and the cluster does not know ServiceMonitor and" in text
+    assert "error: the cluster has PriorityClass 'train' already, and KAI's chart brings one of that name" in text
+    assert "warning: monitoring.pull_secrets names the Secret 'site', which is not in namespace 'gpu-metrics'" in text
+
+
+def test_the_namespace_of_an_operator_that_is_to_be_used_is_not_to_be_adopted(api: ApiServer, cluster: Cluster) -> None:
+    theirs = {
+        "metadata": {"name": "gpu-operator", "namespace": "gpu-operator", "annotations": _OF_HELM},
+        "spec": {"template": {"spec": {"containers": [{"image": "nvcr.io/nvidia/gpu-operator:v26.7.2"}]}}},
+    }
+    api.serve(DEPLOYMENTS, {"items": [theirs]})
+    api.serve("/api/v1/namespaces/gpu-operator", {"metadata": {"name": "gpu-operator", "uid": "1"}})
+    api.serve("/api/v1/namespaces/gpu-operator/secrets", {"items": []})
+    [line] = _steps(cluster, jetson())["room"].evidence
+    assert "Use it: set gpu_operator.install: false." in line
 
 
 def _there(api: ApiServer, manager: str) -> None:
