@@ -11,6 +11,7 @@ from rich.console import Console
 
 import toolchain
 from cluster.access.lists import Unseen
+from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings
 from operations.doctor import pod as one_pod
 from operations.doctor.check import Category, Check, Severity
@@ -218,6 +219,8 @@ def look(
 ) -> tuple[Facts, Diagnosis]:
     """Look, again and again while something fails and there is time.
 
+    A cluster that does not answer any more only costs time, as where its API server starts again after an install.
+
     Args:
         read: reads the facts, anew at each look.
         choice: the checks.
@@ -226,12 +229,21 @@ def look(
         checks: what is chosen from.
     """
     begin = time.monotonic()
+    answered = False
     while True:
-        facts = read()
-        diagnosis = diagnose(facts, choice, checks)
-        left = begin + wait_s - time.monotonic()
-        if exit_status(diagnosis, fail_on) is not ExitStatus.FAILED or left <= 0:
-            return facts, diagnosis
-        failing = ", ".join(codes(diagnosis.problems))
-        typer.echo(f"{int(time.monotonic() - begin)} of {wait_s} s: {failing}", err=True)
+        try:
+            facts = read()
+        except ClusterUnreachableError as error:
+            left = begin + wait_s - time.monotonic()
+            if not answered or left <= 0:
+                raise
+            why = str(error).splitlines()[0]
+        else:
+            answered = True
+            diagnosis = diagnose(facts, choice, checks)
+            left = begin + wait_s - time.monotonic()
+            if exit_status(diagnosis, fail_on) is not ExitStatus.FAILED or left <= 0:
+                return facts, diagnosis
+            why = ", ".join(codes(diagnosis.problems))
+        typer.echo(f"{int(time.monotonic() - begin)} of {wait_s} s: {why}", err=True)
         time.sleep(min(_AGAIN_SECONDS, left))

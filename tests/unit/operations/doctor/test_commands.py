@@ -135,6 +135,38 @@ def test_waiting_ends_when_nothing_fails_any_more(
     assert "Nothing is wrong" in result.stdout
 
 
+def test_an_api_server_that_is_away_while_doctor_waits_only_costs_time(
+    world: World, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def restarted(seconds: float) -> None:
+        looks.append(seconds)
+        world.scale("binder", 1)
+        world.one("deployments", "binder")["status"] = {"availableReplicas": 1}
+        world.serve(api)
+        if len(looks) == 1:
+            api.fail("/version", 503)
+
+    monkeypatch.setattr("operations.doctor.commands.time.sleep", restarted)
+    world.scale("binder")
+    result = _run(world, api, "--wait", "600")
+    assert result.exit_code == ExitStatus.WELL
+    first, second = result.stderr.splitlines()
+    assert first.endswith(" of 600 s: KA0205")
+    assert second.endswith(f" of 600 s: The cluster at {api.url} answered GET /version with status 503.")
+
+
+def test_a_cluster_that_has_never_answered_is_not_waited_for(
+    world: World, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operations.doctor.commands.time.sleep", pytest.fail)
+    world.serve(api)
+    api.fail("/version", 503)
+    result = CliRunner().invoke(app, ["doctor", "--wait", "600"])
+    assert "with status 503" in str(result.exception)
+
+
 def test_a_pod_is_one_sentence_with_evidence(world: World, api: ApiServer) -> None:
     world.scale("binder")
     world.lists["pods"].append(fraction("waits"))
