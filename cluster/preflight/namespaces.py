@@ -127,8 +127,13 @@ def judge_pod_security(
             continue
         ours, theirs = desired[name]["metadata"]["labels"][label], namespace.labels.get(label)
         if theirs == "restricted" or (ours == "privileged" and theirs != ours):
+            enforces = (
+                f"enforces the pod-security level '{theirs}'"
+                if theirs
+                else f"has no label {label} any more, so that the cluster's own level is in force"
+            )
             yield Finding(
-                f"namespace '{name}' enforces the pod-security level '{theirs}', where pods need '{ours}'.",
+                f"namespace '{name}' {enforces}, where pods need '{ours}'.",
                 "Somebody changed the label; pulumi up --refresh puts it back.",
                 fatal=False,
             )

@@ -492,6 +492,17 @@ def test_a_changed_pod_security_label_is_a_warning(namespace: str, needed: str) 
     )
 
 
+def test_a_pod_security_label_that_somebody_took_away_is_told_as_that() -> None:
+    """It said that the namespace enforces the level 'None'."""
+    _only(
+        _findings(jetson(), _DEPLOYED, namespaces=_namespace("kai-resource-reservation", {})),
+        f"namespace 'kai-resource-reservation' has no label {_ENFORCE} any more, so that the cluster's own level is in",
+        "force, where pods need 'privileged'",
+        "pulumi up --refresh",
+        fatal=False,
+    )
+
+
 @pytest.mark.parametrize(("stack", "level"), [(jetson(), "privileged"), (x86(), "baseline"), (x86(), "privileged")])
 def test_a_pod_security_label_that_lets_our_pods_in_is_no_finding(stack: Json, level: str) -> None:
     namespaces = _namespace("kai-resource-reservation", {_ENFORCE: level})
