@@ -10,6 +10,7 @@ import typer
 
 import simulator
 from cluster.access.client import Cluster
+from cluster.errors import ClusterError
 from cluster.preflight.run import run_preflight
 from operations import engine
 from operations.lifecycle import sharing, summary
@@ -111,7 +112,11 @@ def _tell(target: Target) -> None:
     if target.settings.hosts_alone:
         typer.echo(summary.of_hosts(target.stack, engine.checkpoint(target).outputs))
         return
-    typer.echo(_summary(target))
+    try:
+        typer.echo(_summary(target))
+    except ClusterError as error:
+        # The API server of a small board may be busy with what has just come.
+        typer.echo(f"Stack '{target.stack}' is up. What runs where can't be told now: {error}")
     if target.runs_kai and target.settings.platform.jetsons:
         with client(Path(str(target.settings.cluster.kubeconfig))) as api:
             typer.echo(sharing.share(api, ROOT, width=_width()))
