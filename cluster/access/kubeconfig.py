@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 import shlex
 import types
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,12 @@ from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfi
 from lightkube.core.exceptions import ConfigError
 
 from cluster.errors import ClusterError, ClusterUnreachableError
+
+_KUBECTL = re.compile(
+    r"\bkubectl (?=(?:--namespace|apply|cordon|create|delete|describe|edit|get|label|logs|patch|scale|taint|uncordon) )"
+)
+_HELM = re.compile(r"\bhelm (?=(?:install|list|uninstall|upgrade) )")
+"""Commands in a text, which may say of kubectl what it does, too."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,11 @@ class ChosenContext:
     file: str
     config: SingleConfig = field(repr=False)
     content: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is what kubectl takes where its file alone is named."""
+        return bool(self.content.get("current-context") == self.name)
 
     @property
     def proxy(self) -> str | None:
@@ -106,6 +118,31 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
         else "It names no cluster: set cluster.kubeconfig in the stack's settings, or KUBECONFIG, to a file that does."
     )
     raise ClusterError(f"The kubeconfig {chosen} {problem}. Contexts: {', '.join(contexts) or 'none'}.\n{remedy}")
+
+
+def for_its_cluster(text: str, chosen: ChosenContext) -> str:
+    """A text whose commands of kubectl and helm are for a context's cluster.
+
+    Symptom without it: who pastes a remedy uninstalls a release of another cluster, that of kubectl's own context.
+    """
+    if _is_kubectls_own(chosen):
+        return text
+    file, context = in_shell(chosen.file), shlex.quote(chosen.name)
+    text = _KUBECTL.sub(lambda _: f"kubectl --kubeconfig {file} --context {context} ", text)
+    return _HELM.sub(lambda _: f"helm --kubeconfig {file} --kube-context {context} ", text)
+
+
+def _is_kubectls_own(chosen: ChosenContext) -> bool:
+    """Whether kubectl takes a context by itself, where no option names a file or a context."""
+    try:
+        own = choose_context()
+    except ClusterError:
+        return False
+    return own.name == chosen.name and _absolute(own.file) == _absolute(chosen.file)
+
+
+def _absolute(name: str) -> Path:
+    return Path(os.path.expanduser(name)).absolute()
 
 
 def in_cluster(folder: str = SERVICE_ACCOUNT) -> ChosenContext:

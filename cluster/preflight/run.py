@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from cluster.access.answers.objects import HelmRevision, LiveObject, Namespace
 from cluster.access.answers.server import Version
 from cluster.access.client import Cluster
 from cluster.access.connection import UP_TIMEOUT_SECONDS
-from cluster.access.kubeconfig import ChosenContext
+from cluster.access.kubeconfig import ChosenContext, for_its_cluster
 from cluster.access.lists import at_once
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState
@@ -185,6 +185,7 @@ def run_preflight(  # noqa: PLR0913 - all by name
         if not refreshes:
             findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
             findings += judge_lost_labels(settings, facts.nodes, state, stack, preview=preview)
+    findings = [replace(each, remedy=for_its_cluster(each.remedy, cluster.chosen)) for each in findings]
     _refuse(findings, f"T{facts.where[1:]} is")
     warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
     return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 import toolchain
+from cluster.access.kubeconfig import for_its_cluster
 from cluster.access.lists import Unseen
 from cluster.errors import ClusterUnreachableError
 from config.stack import StackSettings
@@ -100,7 +101,8 @@ def doctor(  # noqa: PLR0913 - the options of a command
         diagnosed = look(read, choice, wait_s=wait, fail_on=fail_on)
         cluster = place.cluster
         where = f"the cluster at {cluster.server} (context '{cluster.context}')"
-        status = tell(*diagnosed, where=where, server=cluster.server, context=cluster.context)
+        there = partial(for_its_cluster, chosen=cluster.chosen)
+        status = tell(*diagnosed, where=where, server=cluster.server, context=cluster.context, there=there)
     raise typer.Exit(status)
 
 
@@ -111,6 +113,7 @@ def _tell(  # noqa: PLR0913 - what was looked at, and how it is told
     where: str,
     server: str = "",
     context: str = "",
+    there: Callable[[str], str] = str,
     fail_on: Severity,
     as_json: bool,
 ) -> ExitStatus:
@@ -120,7 +123,7 @@ def _tell(  # noqa: PLR0913 - what was looked at, and how it is told
         document = report(facts, diagnosis, server=server, context=context, status=status)
         typer.echo(document.model_dump_json(indent=2))
     else:
-        render(_console(), diagnosis, where=where)
+        render(_console(), diagnosis, where=where, there=there)
     return status
 
 
@@ -147,7 +150,7 @@ def pod(
             )
             typer.echo(document.model_dump_json(indent=2))
         else:
-            render_pod(_console(), verdict, facts)
+            render_pod(_console(), verdict, facts, there=partial(for_its_cluster, chosen=cluster.chosen))
     raise typer.Exit(status)
 
 

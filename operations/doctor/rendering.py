@@ -1,6 +1,6 @@
 """A diagnosis as a person reads it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from rich.console import Console
@@ -19,22 +19,29 @@ _FINDINGS, _EVIDENCE, _NAMES, _REMEDIES = 5, 6, 4, 3
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
-def render(console: Console, diagnosis: Diagnosis, *, where: str) -> None:
-    """Print a diagnosis: problems, what could not be seen, and one line that sums it up."""
+def render(console: Console, diagnosis: Diagnosis, *, where: str, there: Callable[[str], str] = str) -> None:
+    """Print a diagnosis: problems, what could not be seen, and one line that sums it up.
+
+    Args:
+        console: where.
+        diagnosis: what the checks say.
+        where: what was looked at, in words.
+        there: has the commands of a remedy be for that.
+    """
     for _, group in groupby(diagnosis.problems, key=lambda problem: problem.cause.check.code):
-        _problem(console, list(group))
+        _problem(console, list(group), there)
         console.print()
     _gaps(console, diagnosis)
     console.print(_summary(diagnosis, where), soft_wrap=True)
 
 
-def render_pod(console: Console, verdict: PodVerdict, facts: Facts) -> None:
-    """Print why a pod is as it is, and what could not be looked at for it."""
+def render_pod(console: Console, verdict: PodVerdict, facts: Facts, *, there: Callable[[str], str] = str) -> None:
+    """Print why a pod is as it is, and what could not be looked at for it; arguments as of `render`."""
     console.print(Text(clean(verdict.sentence)), soft_wrap=True)
     for line in verdict.evidence:
         _indented(console, Text(clean(line), style="dim"), 2)
     if verdict.remedy:
-        _labelled(console, "Do", verdict.remedy)
+        _labelled(console, "Do", there(verdict.remedy))
     if verdict.code:
         _labelled(console, "More", f"{PAGE}#{verdict.code.lower()}")
     if facts.unseen:
@@ -44,7 +51,7 @@ def render_pod(console: Console, verdict: PodVerdict, facts: Facts) -> None:
         _labelled(console, "Not seen", f"{unseen}; --json has the API server's answers.")
 
 
-def _problem(console: Console, problems: Sequence[Problem]) -> None:
+def _problem(console: Console, problems: Sequence[Problem], there: Callable[[str], str]) -> None:
     first = problems[0].cause
     severity = first.check.severity
     heading = Text.assemble((severity.value, _STYLES[severity]), f" {first.check.code} {first.check.title}")
@@ -58,7 +65,7 @@ def _problem(console: Console, problems: Sequence[Problem]) -> None:
     _labelled(console, "Cause", first.check.cause)
     remedies = list(dict.fromkeys(problem.cause.remedy for problem in problems[:_FINDINGS]))
     for remedy in remedies[: _REMEDIES if len(problems) <= _FINDINGS else 1]:
-        _labelled(console, "Do", remedy)
+        _labelled(console, "Do", there(remedy))
     for line in _symptoms([symptom for problem in problems for symptom in problem.symptoms]):
         _labelled(console, "Hence", line)
     _labelled(console, "More", f"{PAGE}#{first.check.code.lower()}")

@@ -134,6 +134,7 @@ def _summary(target: Target) -> str:
             simulated=target.simulated,
             runs_kai=target.runs_kai,
             kubeconfig=connection.kubeconfig,
+            context="" if connection.chosen.is_current else connection.context,
             width=_width(),
         )
 

@@ -44,6 +44,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
     simulated: tuple[str, ...],
     runs_kai: bool,
     kubeconfig: str,
+    context: str,
     width: int,
 ) -> str:
     """The summary as plain text.
@@ -58,6 +59,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
         simulated: what is not real, in words.
         runs_kai: whether KAI's own programs run where the rest is simulated.
         kubeconfig: the file to use with kubectl.
+        context: the context to use with it; empty for the file's current one.
         width: columns of the text; commands to copy are never cut.
     """
     console = PlainText(width)
@@ -75,7 +77,7 @@ def render(  # noqa: PLR0913 - every part of the text comes from somewhere else
     for what in simulated:
         console.print(f"\n{what}")
     console.print("\nTry next:")
-    for line in _next_steps(stack, settings, kubeconfig, simulated=bool(simulated), runs_kai=runs_kai):
+    for line in _next_steps(stack, settings, kubeconfig, context, simulated=bool(simulated), runs_kai=runs_kai):
         console.print(f"  {line}", soft_wrap=True)
     return console.text
 
@@ -127,12 +129,16 @@ def _node_table(settings: StackSettings, nodes: Mapping[str, Node]) -> Table:
     return table
 
 
-def _next_steps(stack: str, settings: StackSettings, kubeconfig: str, *, simulated: bool, runs_kai: bool) -> list[str]:
+def _next_steps(  # noqa: PLR0913 - what the steps name
+    stack: str, settings: StackSettings, kubeconfig: str, context: str, *, simulated: bool, runs_kai: bool
+) -> list[str]:
+    # Where the settings name the context, kubectl's own is another cluster.
+    kubectl = f"kubectl --context {shlex.quote(context)}" if context else "kubectl"
     steps = [
         'eval "$(make env)"   # pulumi, kubectl and the Python environment on PATH',
         f"export KUBECONFIG={shlex.quote(os.path.expanduser(kubeconfig))}",
     ]
-    fraction = ["kubectl apply -f examples/fraction.yaml   # a pod that asks for 4 GiB of a GPU"]
+    fraction = [f"{kubectl} apply -f examples/fraction.yaml   # a pod that asks for 4 GiB of a GPU"]
     if not _has_fractions(settings):
         fraction = []
     if not simulated:

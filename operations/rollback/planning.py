@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.access.answers.objects import HelmRevision
+from cluster.access.kubeconfig import for_its_cluster
 from cluster.ownership.deployed_state import RELEASE
 from cluster.ownership.leftovers import GROUPS
 from operations.destroying import WITHOUT_KAI, used_by
@@ -133,9 +134,10 @@ def _doubtful(leftovers: Leftovers) -> Iterator[str]:
 
 def _doubtful_releases(stack: StackInCluster) -> Iterator[str]:
     for namespace, release in sorted(stack.doubtful_releases):
+        remedy = f"helm uninstall {release} --namespace {namespace}"
         yield (
             f"Helm release {release} in namespace {namespace}: Pulumi installed it, and nothing says for whom. If the "
-            f"state of this stack was lost, and it is its own: helm uninstall {release} --namespace {namespace}"
+            f"state of this stack was lost, and it is its own: {for_its_cluster(remedy, stack.cluster.chosen)}"
         )
 
 

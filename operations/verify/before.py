@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cluster.access.answers.nodes import Node
 from cluster.access.client import Cluster
+from cluster.access.kubeconfig import for_its_cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.ownership.deployed_state import DeployedState
 from cluster.preflight.api_server import can_have, judge_server
@@ -54,6 +55,12 @@ def verify(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts, 
     Raises:
         ClusterUnreachableError: the API server does not answer.
     """
+    for step in _steps(cluster, settings, stack, facts, folder):
+        evidence = tuple(for_its_cluster(line, cluster.chosen) for line in step.evidence)
+        yield step.model_copy(update={"evidence": evidence})
+
+
+def _steps(cluster: Cluster, settings: StackSettings, stack: str, facts: Facts, folder: Path) -> Iterator[Step]:
     yield _server(cluster, settings)
     yield _seen("nodes", lambda: _nodes(cluster, settings, facts))
     yield _seen("room", lambda: _room(cluster, settings, stack, facts))

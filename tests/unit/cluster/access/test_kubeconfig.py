@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.access.kubeconfig import choose_context, in_cluster
+from cluster.access.kubeconfig import choose_context, for_its_cluster, in_cluster
 from cluster.errors import ClusterError, ClusterUnreachableError
 from testbed.stacks import Json
 from tests.support.api_server import kubeconfig, write_kubeconfig
@@ -37,6 +37,20 @@ def test_of_several_files_the_one_with_the_named_context_counts(two_files: tuple
     chosen = choose_context(context="lab")
     assert (chosen.name, chosen.file) == ("lab", two_files[1])
     assert chosen.config.cluster.server == "https://127.0.0.1:2"
+
+
+def test_commands_of_a_text_are_for_the_context_that_was_looked_at(two_files: tuple[str, str], tmp_path: Path) -> None:
+    """Pasted as they stand, they would change the cluster of kubectl's own context."""
+    text = "helm uninstall a, then kubectl cordon b, as kubectl writes it. See kubectl --namespace c get pods"
+    assert for_its_cluster(text, choose_context()) == text, "kubectl takes this one by itself"
+    there = f"--kubeconfig {two_files[1]}"
+    other = (
+        f"helm {there} --kube-context lab uninstall a, then kubectl {there} --context lab cordon b, as kubectl writes "
+        f"it. See kubectl {there} --context lab --namespace c get pods"
+    )
+    assert for_its_cluster(text, choose_context(context="lab")) == other
+    alone = write_kubeconfig(tmp_path / "alone", _named("edge", "https://127.0.0.1:3"))
+    assert f"--kubeconfig {alone} --context edge" in for_its_cluster(text, choose_context(alone)), "of another file"
 
 
 @pytest.mark.usefixtures("two_files")

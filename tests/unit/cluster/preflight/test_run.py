@@ -18,7 +18,7 @@ from cluster.preflight.run import PreflightError, PreflightResult, read_facts, r
 from config.stack import StackSettings
 from manifests.node_labels import GPU_MEMORY, NVIDIA_PCI_DEVICE, node_labels
 from testbed.stacks import Json, changed, jetson, monitoring, monitoring_full, operator_elsewhere, parse, x86
-from tests.support.api_server import POLICIES, UID, ApiServer, node
+from tests.support.api_server import POLICIES, UID, ApiServer, kubeconfig, node, write_kubeconfig
 
 _NEVER_DEPLOYED = DeployedState()
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -104,6 +104,23 @@ def test_a_warning_does_not_stop_the_program(config_path: str, api: ApiServer) -
     assert result.cluster_uid == UID
     [warning] = result.warnings
     assert warning.startswith(f"In the cluster at {api.url} (context 'loopback'): node 'jetson-1' has the label ")
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_remedy_is_for_the_stacks_cluster_whichever_kubectl_takes_by_itself(
+    config_path: str, api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, preview: bool
+) -> None:
+    """Pasted as it stood, `helm uninstall` took the KAI away of the cluster of kubectl's own context."""
+    mine = write_kubeconfig(tmp_path / "mine", kubeconfig("http://127.0.0.1:9"))
+    _serve_namespaces(api, "kai-scheduler")
+    labels = {"name": "kai-scheduler", "version": "1", "status": "deployed"}
+    release = {"metadata": {"name": "sh.helm.release.v1.kai-scheduler.v1", "labels": labels}}
+    api.serve("/api/v1/namespaces/kai-scheduler/secrets", {"items": [release]})
+    for own, helm in ((mine, f"helm --kubeconfig {config_path} --kube-context loopback"), (config_path, "helm")):
+        monkeypatch.setenv("KUBECONFIG", own)
+        with pytest.raises(PreflightError) as caught:
+            run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=preview)
+        assert f" and may go: {helm} uninstall kai-scheduler --namespace kai-scheduler. " in str(caught.value)
 
 
 def test_every_fatal_finding_is_listed_and_nothing_was_changed(config_path: str, api: ApiServer) -> None:
@@ -556,7 +573,7 @@ def test_a_default_shard_that_is_gone_is_put_back_by_helm_before_it_is_made_agai
     ours = DeployedState(True, UID, releases, frozenset({"Namespace/kai-scheduler"}))
     settings = _settings(config_path)
     with pytest.raises(
-        PreflightError, match=r"SchedulingShard 'default' is gone.*\n.*helm upgrade kai-scheduler CHART"
+        PreflightError, match=r"SchedulingShard 'default' is gone.*\n.*helm .*upgrade kai-scheduler CHART"
     ):
         run_preflight(settings, ours, preview=False)
     [warning] = run_preflight(settings, ours, preview=True).warnings

@@ -167,6 +167,20 @@ def test_a_cluster_that_has_never_answered_is_not_waited_for(
     assert "with status 503" in str(result.exception)
 
 
+def test_what_doctor_has_to_be_done_is_done_in_the_cluster_that_it_looked_at(
+    world: World, api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = kubeconfig(api.url)
+    content["contexts"].append({"name": "mine", "context": {"cluster": "production", "user": "admin"}})
+    content["clusters"].append({"name": "production", "cluster": {"server": "http://127.0.0.1:9"}})
+    file = write_kubeconfig(tmp_path / "both", content | {"current-context": "mine"})
+    monkeypatch.setenv("KUBECONFIG", file)
+    world.scale("kai-scheduler-default")
+    scale = "--namespace kai-scheduler scale deployment kai-scheduler-default --replicas=1"
+    result = _run(world, api, "--context", "loopback")
+    assert f"  Do: kubectl --kubeconfig {file} --context loopback {scale}" in result.stdout.splitlines()
+
+
 def test_a_pod_is_one_sentence_with_evidence(world: World, api: ApiServer) -> None:
     world.scale("binder")
     world.lists["pods"].append(fraction("waits"))

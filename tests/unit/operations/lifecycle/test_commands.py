@@ -45,3 +45,15 @@ def test_a_stack_that_is_up_is_told_so_though_nobody_answers_what_runs_where(
         f"\nStack 'edge' is up. What runs where can't be told now: The cluster at {api.url} answered GET /api/v1/nodes "
         "with status 503.\n"
     )
+
+
+@pytest.mark.usefixtures("api")
+def test_what_is_to_be_tried_next_is_for_the_stacks_cluster_whichever_kubectl_takes(
+    config_path: str, up: Callable[[], Result]
+) -> None:
+    assert "\n  kubectl apply -f examples/fraction.yaml" in up().stdout
+    content = Path(config_path).read_text(encoding="utf-8")
+    Path(config_path).write_text(
+        content.replace("current-context: loopback", "current-context: mine"), encoding="utf-8"
+    )
+    assert "\n  kubectl --context loopback apply -f examples/fraction.yaml" in up().stdout

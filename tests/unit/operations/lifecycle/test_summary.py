@@ -49,6 +49,7 @@ def _text(  # noqa: PLR0913 - the parts of the text
     width: int = 110,
     file: str = "/home/me/.kube/config",
     server: str = "https://127.0.0.1:6443",
+    context: str = "",
 ) -> str:
     return render(
         stack="edge",
@@ -60,6 +61,7 @@ def _text(  # noqa: PLR0913 - the parts of the text
         simulated=simulated,
         runs_kai=runs_kai,
         kubeconfig=file,
+        context=context,
         width=width,
     )
 
@@ -80,6 +82,11 @@ def test_it_says_what_runs_where() -> None:
 def test_the_way_to_the_cluster_can_be_pasted_into_a_shell() -> None:
     assert "export KUBECONFIG=/home/me/.kube/config\n" in _text(jetson())
     assert "export KUBECONFIG='/home/me/my cluster/config'\n" in _text(jetson(), file="/home/me/my cluster/config")
+
+
+def test_what_is_to_be_tried_next_names_the_context_that_kubectl_would_not_take_by_itself() -> None:
+    assert "\n  kubectl apply -f examples/fraction.yaml" in _text(jetson())
+    assert "\n  kubectl --context 'my boards' apply -f examples/fraction.yaml" in _text(jetson(), context="my boards")
 
 
 def test_an_address_of_ipv6_and_a_folder_in_brackets_stay_as_they_are() -> None:

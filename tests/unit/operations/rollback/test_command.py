@@ -91,7 +91,8 @@ def test_a_release_that_a_lost_state_forgot_stays_where_the_namespace_was_adopte
     output = command("--cluster", UID, answer="jetson").output
     assert "Everything that stack 'jetson' is known to have made is gone" in output
     assert "Stays: Helm release kai-scheduler in namespace kai-scheduler: Pulumi installed it" in output
-    assert "helm uninstall kai-scheduler --namespace kai-scheduler" in output
+    assert " uninstall kai-scheduler --namespace kai-scheduler" in output
+    assert "helm --kubeconfig" in output, "not that of kubectl's own context"
     assert "Helm release gpu-operator" not in output, "it is another stack's"
     assert revision in world.objects
 
