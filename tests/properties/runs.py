@@ -1,7 +1,8 @@
 """How many random stacks a property is asked about, and which.
 
-A plain run has always the same ones, so that it fails for nobody but whoever changed something. With
-`RANDOM_STACKS=3000` each property gets that many of its own, and a failure is printed with what repeats it.
+A plain run has the same ones as long as the same modules are loaded, of which Hypothesis takes constants: so it fails
+for hardly anybody but whoever changed something. With `RANDOM_STACKS=3000` each property gets that many of its own, and
+a failure is printed with what repeats it.
 """
 
 import os
