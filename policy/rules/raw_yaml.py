@@ -21,12 +21,12 @@ _PRIVILEGE = re.compile(
     | ["']?host(?:Network|PID|IPC)["']?\s*[:=]\s*\\?["']?true
     | \bhostPath\\?["']?\s*:
     | /(?:privileged|host(?:Network|PID|IPC|Path)|procMount)\b
-    | --profile[= ]\\?["']?sysadmin
-    | \bdebug\s(?:(?:[^\n;|&]|\\\n){0,200}\s)?["']?(?:no|nodes?)/
+    | --profile[=\s]\s{0,99}\\?["']?sysadmin
+    | \bdebug\s(?:[^\n;|&]{0,200}\s)?["']?(?:no|nodes?)/
     | pod-security\.kubernetes\.io/enforce\\?["']?\s*[:=]\s*\\?["']?privileged
     | pod-security\.kubernetes\.io/enforce-(?![\w-])
-    | --clusterrole[= ]["']?(?:cluster-admin|system:(?:controller:|kube-controller-manager|node\b|masters))
-    | --group[= ]["']?system:(?:masters|authenticated|unauthenticated|serviceaccounts\b(?!:))
+    | --clusterrole[=\s]\s{0,99}["']?(?:cluster-admin|system:(?:controller:|kube-controller-manager|node\b|masters))
+    | --group[=\s]\s{0,99}["']?system:(?:masters|authenticated|unauthenticated|serviceaccounts\b(?!:))
     | kai-anywhere\.io/platform=["']?tegra
     """,
     re.VERBOSE,
@@ -55,6 +55,7 @@ _GPUS = re.compile(
     |(?:-e|--env)[= ]?["']?NVIDIA_VISIBLE_DEVICES(?!=["']?(?:none|void)?["']?(?:\s|$)))""",
     re.VERBOSE,
 )
+_CONTINUED = re.compile(r"\\\r?\n")
 _CONTAINER_TOOLS = re.compile(r"\b(?:docker|podman|nerdctl|ctr)\b")
 _GUARDS = re.compile(
     r"""\bkai-anywhere-(?:pod-guard|reservation-guard|reservation-overrides)\b
@@ -84,10 +85,12 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
     if is_compose(document.root):
         for path, value in host_power_of_compose(document.root):
             yield Violation((*document.path, *path), value, _HOST_WHY, _HOST_REMEDY)
-    for path, text in _scripts(document):
+    for path, script in _scripts(document):
+        # A shell takes a line that ends in a backslash and the next one for one line; settings are lines as they stand.
+        text = _CONTINUED.sub("  ", script)
         if option := host_power_of_command(text):
             yield Violation((*path, TEXT), Told(option), _HOST_WHY, _HOST_REMEDY)
-        elif match := _PRIVILEGE.search(text) or _SETTINGS.search(text):
+        elif match := _PRIVILEGE.search(text) or _SETTINGS.search(script):
             yield Violation((*path, TEXT), Told(match.group().strip()))
         if _REMOTE.search(text) or _PIPED.search(text):
             yield Violation(
@@ -101,7 +104,6 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 def _ways_around(path: Path, text: str) -> Iterator[Violation]:
     """Containers past the scheduler, and commands that take the guards away."""
-    text = text.replace("\\\n", "  ")
     if any(_CONTAINER_TOOLS.search(_command_before(text, match)) for match in _GPUS.finditer(text)):
         yield Violation(
             (*path, TEXT),

@@ -77,6 +77,29 @@ def test_other_commands_of_container_engines_are_found(command: str) -> None:
     assert [finding.rule for finding in findings(COMMAND, {"create": command})] == ["raw-yaml"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kubectl apply \\\n  -f https://example.com/a.yaml",
+        "curl -fsSL https://example.com/a.yaml \\\n  | kubectl apply -f -",
+        "kubectl create clusterrolebinding a --clusterrole \\\r\n  cluster-admin --user a",
+        "kubectl run a --image=a:1 \\\n  --privileged",
+        "kubectl debug \\\n  --image=a:1 node/a",
+        "kubectl label namespace team \\\n  kai-anywhere.io/pod-guard-",
+    ],
+)
+def test_a_command_over_several_lines_is_judged_like_one_in_one_line(command: str) -> None:
+    in_one_line = " ".join(command.replace("\\", "").split())
+    for text in (command, in_one_line):
+        [finding] = findings(COMMAND, {"create": f"set -e\n{text}\n"})
+        assert finding.rule == "raw-yaml"
+
+
+def test_a_setting_behind_a_line_that_goes_on_is_found() -> None:
+    [finding] = findings(COMMAND, {"create": "# written by hand \\\nprivileged = true\n"})
+    assert finding.rule == "raw-yaml"
+
+
 def test_a_compose_file_that_is_copied_to_a_host_is_judged() -> None:
     compose = "services:\n  a:\n    image: a:1\n    volumes: ['/:/host']\n"
     props: Any = {"remotePath": "/opt/compose.yaml", "source": StringAsset(compose)}
