@@ -11,7 +11,10 @@ from policy.reading import Path, dict_of, list_of, text_of
 _ENGINES = re.compile(r"\b(?:docker|podman|nerdctl|ctr)\b")
 _STARTS = frozenset({"run", "create", "exec", "install", "update"})
 _CONTINUED = re.compile(r"\\\r?\n")
-_COMMAND_END = re.compile(r"[\n;|&`]+|\$\(")
+_SUBSTITUTION = re.compile(r"\$\(([^()`]*)\)|`([^`]*)`")
+_UNREAD = re.compile(r"`|\$\(")
+_DEEPEST = 20
+_COMMAND_END = re.compile(r"[\n;|&]+")
 _VOLUME = re.compile(r"-[itdPq]{0,5}v=?(.*)", re.DOTALL)
 _NAMESPACES = frozenset({"--pid", "--ipc", "--net", "--network", "--uts", "--userns", "--cgroupns"})
 _ALWAYS = frozenset({"--device", "--device-cgroup-rule", "--volumes-from", "--grant-all-permissions", "--net-host"})
@@ -24,13 +27,28 @@ def host_power_of_command(text: str) -> str | None:
     """The first option of a container command in a script that gives the container something of the host."""
     if not _ENGINES.search(text):
         return None
-    for command in _COMMAND_END.split(_CONTINUED.sub(" ", text)):
+    for command in _commands(_CONTINUED.sub(" ", text)):
         words = _words(command)
         if not _STARTS.isdisjoint(words):
             for index, word in enumerate(words):
                 if _takes(word, words[index + 1] if index + 1 < len(words) else ""):
                     return word.partition("=")[0] if word.startswith("--") else word[:2]
     return None
+
+
+def _commands(text: str) -> list[str]:
+    """Each command of a script. Of one that stands in another, `$` stays there, as before a variable: nobody knows it."""
+    inner: list[str] = []
+
+    def taken_out(match: re.Match[str]) -> str:
+        inner.append(match[1] or match[2] or "")
+        return "$"
+
+    for _ in range(_DEEPEST):
+        text, count = _SUBSTITUTION.subn(taken_out, text)
+        if not count:
+            break
+    return [part for piece in (text, *inner) for part in _COMMAND_END.split(_UNREAD.sub("$\n", piece))]
 
 
 def _words(command: str) -> list[str]:
