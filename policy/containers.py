@@ -37,7 +37,7 @@ def host_power_of_command(text: str) -> str | None:
 
 
 def _commands(text: str) -> list[str]:
-    """Each command of a script. Of one that stands in another, `$` stays there, as before a variable: nobody knows it."""
+    """Each command of a script. Of one in another `$` stays there, as before a variable: nobody knows its value."""
     inner: list[str] = []
 
     def taken_out(match: re.Match[str]) -> str:

@@ -23,9 +23,16 @@ _PRIVILEGE = re.compile(
     | /(?:privileged|host(?:Network|PID|IPC|Path)|procMount)\b
     | --profile[=\s]\s{0,99}\\?["']?sysadmin
     | \bdebug\s(?:[^\n;|&]{0,200}\s)?["']?(?:no|nodes?)/
-    | pod-security\.kubernetes\.io/enforce\\?["']?\s*[:=]\s*\\?["']?privileged
+    | pod-security\.kubernetes\.io/enforce\\?["']?\s*[:=]\s*\\?["']?(?:privileged|null\b)
+    | pod-security\.kubernetes\.io~1enforce\b(?!-)
+      (?![^{}]{0,200}\bvalue\\?["']?\s*:\s*\\?["']?(?:baseline|restricted)\b)
     | pod-security\.kubernetes\.io/enforce-(?![\w-])
     | --clusterrole[=\s]\s{0,99}["']?(?:cluster-admin|system:(?:controller:|kube-controller-manager|node\b|masters))
+    | \bcreate\s+clusterrolebinding\b[^\n;|&]{0,500}\s--clusterrole[=\s]\s{0,99}["']?(?:admin|edit)\b(?!-)
+    | \bcreate\s+(?:cluster)?role\b[^\n;|&]{0,500}
+      \s--verb[=\s]\s{0,99}["']?(?:[\w,]{1,99},)?(?:\*|escalate\b|bind\b|impersonate\b)
+    | \bcreate\s+(?:cluster)?role\b[^\n;|&]{0,500}
+      \s--resource[=\s]\s{0,99}["']?(?:[\w,./-]{1,99},)?(?:\*|nodes/proxy\b)
     | --group[=\s]\s{0,99}["']?system:(?:masters|authenticated|unauthenticated|serviceaccounts\b(?!:))
     | kai-anywhere\.io/platform=["']?tegra
     """,
@@ -42,12 +49,14 @@ _SETTINGS = re.compile(
 )
 """Settings of pods in templates, TOML, Python and properties, as lines or objects; in a sentence they say nothing."""
 _REMOTE = re.compile(
-    r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}\s-[fk]\s*+=?\s*+['\"]?(?:https?://|<\(\s*+(?:curl|wget)\b)"
-    r"|--filename[= ]['\"]?https?://"
+    r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}"
+    r"(?:\s-R?[fk]\s*+=?\s*+['\"]?(?:https?://|<\(\s*+(?:curl|wget)\b)|<<<\s*+['\"]?\$\(\s*+(?:curl|wget)\b)"
+    r"|--(?:filename|kustomize)[=\s]\s{0,99}['\"]?https?://"
+    r"|\b(?:sh|bash)\s(?:[^\n;|&]{0,100}\s)?(?:<\(|-\w{0,5}c\s+['\"]?\$\()\s*+(?:curl|wget)\b"
 )
 _PIPED = re.compile(
     r"(?:(?:curl|wget|base64\s+(?:-d|-D|--decode)|gunzip|zcat)\b|kustomize\b[^\n;&|]{0,99}(?:https?://|github\.com))"
-    r"[^\n;&]{0,500}\|\s*+(?:sudo\b[^\n;|&]{0,100}\s)?(?:kubectl|oc|k3s|microk8s|k8s|sh|bash)\b"
+    r"(?:[^\n;&]|&(?=[\w%])){0,500}\|&?\s*+(?:sudo\b[^\n;|&]{0,100}\s)?(?:kubectl|oc|k3s|microk8s|k8s|sh|bash)\b"
     r"|\b(?:apply|create)\b[^\n;|&]{0,500}\s(?:-k|--kustomize)[= ]\s*(?:github\.com|git@|\S{1,200}\?ref=)"
 )
 _GPUS = re.compile(
@@ -59,7 +68,7 @@ _CONTINUED = re.compile(r"\\\r?\n")
 _CONTAINER_TOOLS = re.compile(r"\b(?:docker|podman|nerdctl|ctr)\b")
 _GUARDS = re.compile(
     r"""\bkai-anywhere-(?:pod-guard|reservation-guard|reservation-overrides)\b
-    | \bkai-anywhere\.io/pod-guard(?:-(?![\w-])|=(?!enforce\b))
+    | \bkai-anywhere\.io/pod-guard(?:-(?![\w-])|\\?+["']?+\s*+[=:]\s*+\\?+["']?+(?!enforce\b))
     | \b(?:validating|mutating)admissionpolic\w+\b[^\n;&|]{0,200}(?:\s--all\b|\s-l\b|\s--selector\b|\$)
     | (?:\s--all\b|\s-l\b|\s--selector\b|\$\()[^\n;&|]{0,200}\b(?:validating|mutating)admissionpolic
     | \b(?:validating|mutating)admissionpolic[^\n;&]{0,200}\|\s*xargs\b(?=[^\n;&|]{0,100}\bdelete\b)

