@@ -55,10 +55,14 @@ _WHY = {
 
 
 def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
+    # Kyverno has a kind of this name too, and may write roles.
+    is_audit_policy = document.is_only("Policy") and text_of(document.root.get("apiVersion")).startswith(
+        "audit.k8s.io/"
+    )
     for field in document.fields("verbs"):
         rule = field.holder
         # The API servers' policy of audit logs has rules of the same keys; in a role, `level` is dropped in silence.
-        audits = "level" in rule and document.is_only("Policy")
+        audits = "level" in rule and is_audit_policy
         if not audits and ("resources" in rule or "nonResourceURLs" in rule):
             yield from _verbs(field.path[:-1], rule)
             yield from _reach(field.path[:-1], rule)

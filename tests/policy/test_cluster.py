@@ -378,6 +378,19 @@ def test_a_key_that_kubernetes_drops_excuses_no_role() -> None:
     assert rules_and_paths(ROLE, changed(role, "rules.0.level", "Metadata")) == {("rbac", "rules[0].verbs[1]")}
 
 
+def test_a_key_that_kubernetes_drops_excuses_no_role_that_a_policy_of_kyverno_writes() -> None:
+    rules = [{"level": "Metadata", "apiGroups": ["*"], "resources": ["pods"], "verbs": ["get"]}]
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "Policy",
+        "metadata": {"name": "a", "namespace": "team"},
+        "spec": {"rules": [{"name": "a", "generate": {"kind": "Role", "name": "b", "data": {"rules": rules}}}]},
+    }
+    assert rules_and_paths("kubernetes:kyverno.io/v1:Policy", policy) == {
+        ("rbac", "spec.rules[0].generate.data.rules[0].apiGroups[0]")
+    }
+
+
 def test_what_api_servers_log_is_no_role() -> None:
     audit = {
         "apiVersion": "audit.k8s.io/v1",
