@@ -182,12 +182,15 @@ def _is_bad(allowed: language.Allowed, value: object) -> bool:  # noqa: PLR0911 
 def _is_lifted(unless: Unless | None, path: Path, document: Document, stack: StackFacts) -> bool:
     if unless is None:
         return False
+    # Each of them: a list of containers around or in a pod may be none that Kubernetes reads.
     around = [pod for pod in document.pods if path[: len(pod.path)] == pod.path]
+    if not around:
+        return False
     match unless:
         case Unless.OWN_USERS:
-            return any(pod.spec.get("hostUsers") is False for pod in around)
+            return all(pod.spec.get("hostUsers") is False for pod in around)
         case Unless.GPU_REQUESTED:
-            return any(
+            return all(
                 _asks_for_fraction(pod)
                 or (stack.nv_fractions and _asks_for_memory(pod))
                 or any(requests_gpu(container.get("resources")) for _, container in pod.containers())
@@ -196,10 +199,9 @@ def _is_lifted(unless: Unless | None, path: Path, document: Document, stack: Sta
         case Unless.WRITTEN_BY_KAI:
             return False
         case Unless.GIVEN_BY_KAI:
-            return not stack.nv_fractions and any(
-                container_path == path[: len(container_path)]
+            return not stack.nv_fractions and all(
+                container_path is not None and container_path == path[: len(container_path)]
                 for container_path in map(_fraction_container, around)
-                if container_path
             )
 
 

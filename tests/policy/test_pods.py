@@ -192,6 +192,21 @@ def test_a_gpu_that_was_requested_is_made_visible_by_whoever_gives_it_alone() ->
     }
 
 
+def test_a_list_of_containers_that_kubernetes_does_not_read_requests_no_gpu() -> None:
+    requested = [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
+    with_runtime = changed(pod(), "spec.runtimeClassName", "nvidia")
+    assert rules_and_paths(POD, changed(with_runtime, "containers", requested)) == {
+        ("devices", "spec.runtimeClassName")
+    }
+
+
+@pytest.mark.parametrize("place", ["", f"{_CONTEXT}."])
+def test_a_list_of_containers_that_kubernetes_does_not_read_gives_a_pod_no_users_of_its_own(place: str) -> None:
+    unmasked = changed(pod(), f"{_CONTEXT}.procMount", "Unmasked")
+    pretended = changed(changed(unmasked, f"{place}hostUsers", False), f"{place}containers", [])
+    assert rules_and_paths(POD, pretended) == {("host-access", "spec.containers[0].securityContext.procMount")}
+
+
 def test_a_request_that_is_unknown_is_none() -> None:
     requested = changed(pod(), f"{_CONTAINER}.resources.limits", {"nvidia.com/gpu": UNKNOWN})
     assert rules_and_paths(POD, changed(requested, "spec.runtimeClassName", "nvidia")) == {
