@@ -8,6 +8,7 @@ import datetime as dt
 from dataclasses import dataclass, field
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -15,6 +16,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from agents.admission.errors import CertificateError
 
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+"""What parts of a text that is PEM raise where they are no certificate or key that this library knows."""
 BACKDATED = dt.timedelta(hours=1)
 """Certificates are valid from an hour ago on, for machines whose clock is behind."""
 
@@ -48,9 +51,10 @@ class Pair:
         """
         try:
             key = serialization.load_pem_private_key(self.key, password=None)
-        except (ValueError, TypeError) as error:
+            belongs = key.public_key() == self.leaf.public_key()
+        except _UNREADABLE as error:
             raise CertificateError(f"the key can't be used: {error}") from None
-        if key.public_key() != self.leaf.public_key():
+        if not belongs:
             raise CertificateError("the key does not belong to the certificate")
         return key
 
@@ -174,13 +178,15 @@ def _names(certificate: x509.Certificate) -> list[str]:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return []
+    except _UNREADABLE as error:
+        raise CertificateError(f"the certificate can't be read: {error}") from None
     return extension.value.get_values_for_type(x509.DNSName)
 
 
 def _is_authority(certificate: x509.Certificate) -> bool:
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, *_UNREADABLE):
         return False
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtensionOID, NameOID
 from typing_extensions import override
 
 from agents.admission.certificates import custody
@@ -38,6 +39,26 @@ RULES = Rules(NAME, LIFETIME, dt.timedelta(seconds=10))
 
 def issue(now: dt.datetime = NOW) -> Pair:
     return certificates.issue(NAME, now, LIFETIME)
+
+
+def foreign(extension: x509.ObjectIdentifier) -> bytes:
+    """A certificate with bytes in an extension that are none of its kind."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + LIFETIME)
+        .add_extension(x509.UnrecognizedExtension(extension, b"nonsense"), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    return pem + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def handshake(tls: LiveTls, authorities: bytes, name: str = NAME) -> bytes | None:
@@ -224,6 +245,28 @@ class TestTheSecret:
             assert held.current is not None
             held.current.check(NAME, NOW)
             assert certificates.bundle([held.current.certificate], NOW) in held.authorities
+
+    @pytest.mark.parametrize("extension", [ExtensionOID.SUBJECT_ALTERNATIVE_NAME, ExtensionOID.BASIC_CONSTRAINTS])
+    def test_a_secret_with_a_certificate_that_nobody_can_read_heals(self, extension: x509.ObjectIdentifier) -> None:
+        text = base64.b64encode(foreign(extension)).decode()
+        held = custody.advance(custody.read(dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), text)), NOW, RULES, None)
+        assert held.current is not None
+        held.current.check(NAME, NOW)
+
+    def test_a_secret_with_a_key_of_an_unknown_curve_heals(self) -> None:
+        good = custody.advance(Custody(), NOW, RULES, None)
+        assert good.current is not None
+        der = good.current.private_key().private_bytes(
+            serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        # The name of P-256 becomes that of prime192v2.
+        unknown = base64.b64encode(
+            der.replace(b"\x2a\x86\x48\xce\x3d\x03\x01\x07", b"\x2a\x86\x48\xce\x3d\x03\x01\x02")
+        )
+        pem = b"-----BEGIN PRIVATE KEY-----\n" + unknown + b"\n-----END PRIVATE KEY-----\n"
+        held = custody.advance(Custody(Pair(good.current.certificate, pem)), NOW, RULES, None)
+        assert held.current is not None
+        held.current.check(NAME, NOW)
 
     def test_an_expired_pair_is_replaced_at_once_by_one_that_waits(self) -> None:
         coming = issue()
