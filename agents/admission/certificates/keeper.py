@@ -133,7 +133,11 @@ class MountedKeeper:
     async def look(self) -> None:
         """Serve what the files hold now."""
         # First, since the answers bring the API server's clock.
-        self.trusted = await is_published(self._api, self._configurations)
+        try:
+            self.trusted = await is_published(self._api, self._configurations)
+        except ApiError as error:
+            # What was seen before holds: API servers that are away for a moment take nothing out of caBundle.
+            _LOG.warning("caBundle can't be read", extra={"error": str(error)})
         pair = _read(self._folder, "tls")
         if pair != self._tls.served:
             pair.check(self._dns_name, self._api.now)

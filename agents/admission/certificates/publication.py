@@ -42,12 +42,12 @@ async def publish(api: ApiServer, configuration: str, bundle: bytes) -> bool | N
 
 
 async def is_published(api: ApiServer, configurations: tuple[str, ...]) -> bool:
-    """Whether somebody else, such as cert-manager, has filled every caBundle in, of configurations that are there."""
-    try:
-        found = [await _find(api, configuration) for configuration in configurations]
-    except ApiError as error:
-        _LOG.warning("caBundle can't be read", extra={"error": str(error)})
-        return False
+    """Whether somebody else, such as cert-manager, has filled every caBundle in, of configurations that are there.
+
+    Raises:
+        ApiError: they can't be read.
+    """
+    found = [await _find(api, configuration) for configuration in configurations]
     there = [manifest for manifest in found if manifest is not None]
     return bool(there) and all(all(_bundles(manifest)) for manifest in there)
 

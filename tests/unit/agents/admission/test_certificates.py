@@ -312,14 +312,23 @@ class TestTheSecret:
         self, tmp_path: Path
     ) -> None:
         pair, api, tls = issue(), _Cluster(NOW), LiveTls()
-        (tmp_path / "tls.crt").write_bytes(pair.certificate)
-        (tmp_path / "tls.key").write_bytes(pair.key)
-        api.objects[f"{_WEBHOOKS}/there"] = {"webhooks": [{"clientConfig": {"caBundle": "YQ=="}}]}
-        mounted = MountedCertificate(folder=str(tmp_path))
-        settings = Settings(VERSION, "kai-anywhere", "kai-anywhere-admission", ("gone", "there"), mounted, {})
-        replica = keeper_of(settings, api, tls)
+        replica = _mounted(api, tls, tmp_path, pair)
         asyncio.run(replica.look())
         assert (tls.served, replica.trusted) == (pair, True), "by our clock it has expired"
+
+    def test_an_api_server_that_is_away_takes_no_replica_with_a_mounted_certificate_out_of_service(
+        self, tmp_path: Path
+    ) -> None:
+        api, tls, renewed = _Cluster(NOW), LiveTls(), issue()
+        replica = _mounted(api, tls, tmp_path, issue())
+        asyncio.run(replica.look())
+        api.away = True
+        _mount(tmp_path, renewed)
+        asyncio.run(replica.look())
+        assert (tls.served, replica.trusted) == (renewed, True)
+        another = _mounted(api, LiveTls(), tmp_path, renewed)
+        asyncio.run(another.look())
+        assert not another.trusted, "it has not seen caBundle"
 
 
 _SECRET = "/api/v1/namespaces/kai-anywhere/secrets/a"
@@ -332,11 +341,26 @@ def _replica(api: ApiServer, *configurations: str) -> tuple[Keeper, LiveTls]:
     return keeper_of(settings, api, tls), tls
 
 
+def _mounted(api: "_Cluster", tls: LiveTls, folder: Path, pair: Pair) -> Keeper:
+    """The keeper of a pair in mounted files, with one of two configurations."""
+    _mount(folder, pair)
+    api.objects[f"{_WEBHOOKS}/there"] = {"webhooks": [{"clientConfig": {"caBundle": "YQ=="}}]}
+    mounted = MountedCertificate(folder=str(folder))
+    settings = Settings(VERSION, "kai-anywhere", "kai-anywhere-admission", ("gone", "there"), mounted, {})
+    return keeper_of(settings, api, tls)
+
+
+def _mount(folder: Path, pair: Pair) -> None:
+    (folder / "tls.crt").write_bytes(pair.certificate)
+    (folder / "tls.key").write_bytes(pair.key)
+
+
 class _Cluster(ApiServer):
     """An API server with an empty Secret and a clock of its own."""
 
     def __init__(self, now: dt.datetime) -> None:
         self.time = now
+        self.away = False
         self.objects: dict[str, dict[str, Any]] = {_SECRET: {}}
         self.bundles: dict[str, int] = {}
         """How many authorities were published last, by configuration."""
@@ -348,6 +372,8 @@ class _Cluster(ApiServer):
 
     @override
     async def get(self, path: str) -> dict[str, Any]:
+        if self.away:
+            raise ApiError(0, "connection refused")
         if path not in self.objects:
             raise ApiError(404, "not found")
         return self.objects[path]
