@@ -17,9 +17,13 @@ from policy.workloads import CONTAINER_LISTS, Document, is_compose
 _APPLIES = re.compile(r"\b(kubectl|helm|oc|k3s|microk8s|k8s|crictl|ctr|docker|podman|nerdctl)\b")
 _PRIVILEGE = re.compile(
     r"""\b(?:kubectl|oc)\b[^\n;|&]{0,500}--privileged\b(?!=false)
-    | ["']?privileged["']?\s*[:=]\s*\\?["']?true
-    | ["']?host(?:Network|PID|IPC)["']?\s*[:=]\s*\\?["']?true
-    | \bhostPath\\?["']?\s*:
+    | ["']?privileged\\?["']?\s*[:=]\s*\\?["']?true
+    | ["']?host(?:Network|PID|IPC)\\?["']?\s*[:=]\s*\\?["']?true
+    | \bhostPath(?:\\?["']?\s*:|(?:\.path)?=/)
+    | \bcapabilities\b[^\n;|&]{0,30}\badd(?:\\?["']\s*:|=|\[\d{1,3}\]=)[^\n;|&\]]{0,120}
+      \b(?:CAP_)?(?:ALL|BPF|PERFMON|DAC_READ_SEARCH|SYS_(?!CHROOT\b)[A-Z]+|NET_(?!BIND_SERVICE\b)[A-Z]+)\b
+    | \b(?:seccomp|appArmor)Profile\b[^\n;|&]{0,60}\bUnconfined\b
+    | \bset\s+env\b[^\n;|&]{0,500}\sNVIDIA_VISIBLE_DEVICES=(?!["']?(?:none|void)?["']?(?:\s|$))
     | /(?:privileged|host(?:Network|PID|IPC|Path)|procMount)\b
     | --profile[=\s]\s{0,99}\\?["']?sysadmin
     | \bdebug\s(?:[^\n;|&]{0,200}\s)?["']?(?:no|nodes?)/

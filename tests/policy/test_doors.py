@@ -144,6 +144,13 @@ _AS_MERGE_PATCH = 'kubectl patch ns team -p \'{{"metadata":{{"labels":{{"{}":{}}
         "kubectl create role a --resource=roles --verb get,escalate",
         "kubectl create clusterrole a --verb=get --resource=nodes/proxy",
         "kubectl create clusterrolebinding a --clusterrole=edit --user=a",
+        'kubectl run a --image=a:1 --overrides="{\\"spec\\":{\\"hostNetwork\\":true}}"',
+        'kubectl patch deployment a -p "{\\"securityContext\\":{\\"privileged\\":true}}"',
+        'kubectl patch deployment a -p \'{"securityContext":{"capabilities":{"add":["CHOWN","SYS_ADMIN"]}}}\'',
+        "helm install a b --set securityContext.capabilities.add[0]=NET_ADMIN",
+        "helm install a b --set volumes[0].hostPath.path=/",
+        "helm install a b --set podSecurityContext.seccompProfile.type=Unconfined",
+        "kubectl set env daemonset a NVIDIA_VISIBLE_DEVICES=all",
     ],
 )
 def test_a_command_that_sets_what_an_object_may_not_say_is_found(command: str) -> None:
@@ -161,6 +168,10 @@ def test_a_command_that_sets_what_an_object_may_not_say_is_found(command: str) -
         "kubectl create rolebinding a --clusterrole=edit --user=a",
         "sh -c 'kubectl annotate node a address=$(curl -s https://example.com)'",
         "kubectl apply --kustomize ./a && kubectl apply -Rf manifests",
+        'kubectl run a --image=a:1 --overrides="{\\"spec\\":{\\"hostNetwork\\":false}}"',
+        'kubectl patch deployment a -p \'{"capabilities":{"add":["NET_BIND_SERVICE"],"drop":["ALL"]}}\'',
+        "helm install a b --set securityContext.capabilities.drop[0]=ALL",
+        "kubectl set env daemonset a NVIDIA_VISIBLE_DEVICES=void",
     ],
 )
 def test_near_to_them_harmless_commands_pass(command: str) -> None:
