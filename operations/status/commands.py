@@ -2,13 +2,15 @@
 
 import contextlib
 import sys
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console, Group
 
+from cluster.access.client import Cluster
+from cluster.errors import ClusterError
 from cluster.snapshot import read_snapshot
 from operations.errors import OperationError
 from operations.exit_status import ExitStatus
@@ -55,18 +57,39 @@ def status(  # noqa: PLR0913 - the options of a command
         if serve:
             _serve(place, port)
         elif watch:
-            watch_cluster(
-                partial(_read, place, again=True), Console(force_interactive=redraws(sys.stdout)), as_json=as_json
-            )
+            watch_cluster(_again(place), Console(force_interactive=redraws(sys.stdout)), as_json=as_json)
         else:
-            _show(_read(place), html=html, as_json=as_json)
+            _show(_read(place.cluster, simulated=place.simulated), html=html, as_json=as_json)
 
 
-def _read(place: Place, *, again: bool = False) -> Status:
+def _read(cluster: Cluster, *, simulated: bool, again: bool = False) -> Status:
     """The map; where it is read again and again, one with a gap does not take the place of a whole one."""
-    cluster = place.cluster
     snapshot = read_snapshot(cluster, whole=again)
-    return build(snapshot, context=cluster.context, server=cluster.server, simulated=place.simulated)
+    return build(snapshot, context=cluster.context, server=cluster.server, simulated=simulated)
+
+
+def _again(place: Place) -> Callable[[], Status]:
+    """Reads the map at every call; after one in vain by what the kubeconfig says then.
+
+    Symptom without it: a token that ended stays refused for ever, though its file has had a new one for hours.
+    """
+    cluster, in_vain = place.cluster, False
+
+    def read() -> Status:
+        nonlocal cluster, in_vain
+        # A program that logs in is asked anew where its login is refused: opened anew, it would be at every look.
+        if in_vain and not cluster.chosen.login:
+            with contextlib.suppress(ClusterError):
+                # By the context's name: another one may be the current one by now.
+                opened = Cluster.open(cluster.kubeconfig, cluster.context)
+                cluster.close()
+                cluster = opened
+        in_vain = True
+        status = _read(cluster, simulated=place.simulated, again=True)
+        in_vain = False
+        return status
+
+    return read
 
 
 def _show(read: Status, *, html: Path | None, as_json: bool) -> None:
@@ -92,7 +115,7 @@ def _show(read: Status, *, html: Path | None, as_json: bool) -> None:
 
 def _serve(place: Place, port: int) -> None:
     try:
-        server = Server(Latest(partial(_read, place, again=True)), port)
+        server = Server(Latest(_again(place)), port)
     except OSError as error:
         raise OperationError(f"Port {port} can't be had: {error.strerror}. Choose another --port.") from error
     with server:

@@ -185,6 +185,26 @@ def test_a_list_at_which_the_api_server_fails_is_a_warning_and_is_waited_for_whe
         watching.communicate(timeout=30)
 
 
+def test_watching_goes_on_with_the_login_that_the_kubeconfig_has_by_then(
+    api: ApiServer, environment: dict[str, str], config_path: str
+) -> None:
+    answer = api.answers[NODES]
+    api.fail(NODES, 401)
+    with subprocess.Popen(
+        [*_COMMAND, "--watch"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        assert "does not accept the login" in watching.stdout.readline()
+        renewed = Path(config_path).read_text(encoding="utf-8").replace("let-me-in", "renewed")
+        Path(config_path).write_text(renewed, encoding="utf-8")
+        api.answers[NODES] = answer
+        assert "8 pods with GPUs, 2 Pending." in watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        _, error = watching.communicate(timeout=30)
+    assert (watching.returncode, error) == (0, "")
+    assert api.asked[-1].headers["authorization"] == "Bearer renewed"
+
+
 def test_watching_ends_with_an_interrupt(environment: dict[str, str]) -> None:
     with subprocess.Popen(
         [*_COMMAND, "--watch"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
