@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import AliasPath, Field
 
-from cluster.access.answers.answer import Answer, FieldOwner
+from cluster.access.answers.answer import Answer, Condition, FieldOwner
 from cluster.access.answers.nodes import Node
 from cluster.access.answers.objects import HelmRevision, LiveObject, ObjectMetadata
 from cluster.access.client import Cluster, object_path
@@ -62,7 +62,7 @@ class OwnLabels:
 
 class _Version(Answer):
     name: str
-    storage: bool = False
+    served: bool = False
 
 
 class Definition(Answer):
@@ -74,6 +74,7 @@ class Definition(Answer):
     group: str = Field(validation_alias=AliasPath("spec", "group"))
     plural: str = Field(validation_alias=AliasPath("spec", "names", "plural"))
     versions: list[_Version] = Field(validation_alias=AliasPath("spec", "versions"))
+    conditions: list[Condition] = Field(default=[], validation_alias=AliasPath("status", "conditions"))
 
     @property
     def path(self) -> str:
@@ -167,10 +168,17 @@ def definitions(cluster: Cluster) -> list[Definition]:
     return [definition for definition in cluster.objects(DEFINITIONS, Definition) if definition.group in GROUPS]
 
 
-def objects_of(cluster: Cluster, definition: Definition) -> int:
-    """How many objects a definition has."""
-    version = next(served.name for served in definition.versions if served.storage)
-    path = f"/apis/{definition.group}/{version}/{definition.plural}"
+def objects_of(cluster: Cluster, definition: Definition) -> int | None:
+    """How many objects a definition has; None where the API server does not serve them, and so counts none.
+
+    Deleted, such a definition takes its objects along all the same.
+    """
+    served = [version.name for version in definition.versions if version.served]
+    established = any((each.type, each.status) == ("Established", "True") for each in definition.conditions)
+    if not served or not established:
+        return None
+    # Each version has all of them.
+    path = f"/apis/{definition.group}/{served[0]}/{definition.plural}"
     return len(cluster.objects(path, ObjectMetadata, metadata=True))
 
 

@@ -11,7 +11,7 @@ from cluster.ownership.leftovers import GROUPS
 from operations.destroying import WITHOUT_KAI, used_by
 from operations.engine import Checkpoint, Resource
 from operations.rollback.plan import Blocker, Healing, Plan, shown
-from operations.rollback.reading import HalfDone, Leftovers, StackInCluster
+from operations.rollback.reading import HalfDone, Leftovers, StackInCluster, objects_in_words
 from operations.status.words import count
 
 
@@ -165,8 +165,8 @@ def _definitions(stack: StackInCluster) -> Iterator[str]:
     for group in GROUPS:
         ours = [definition for definition, _ in listed if definition.group == group and definition.by_pulumi]
         if ours:
-            objects = sum(number for definition, number in listed if definition.group == group)
-            yield f"{count(len(ours), 'CustomResourceDefinition')} of {group}, with {count(objects, 'object')} now"
+            held = objects_in_words(pair for pair in listed if pair[0].group == group) or "0 objects"
+            yield f"{count(len(ours), 'CustomResourceDefinition')} of {group}, with {held} now"
 
 
 def _stays(stack: StackInCluster, definitions: list[str]) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _stays(stack: StackInCluster, definitions: list[str]) -> Iterator[str]:
         yield f"   Helm never deletes these. {option} does, of each group in which no object is left."
     for definition, objects in stack.definitions():
         if not definition.by_pulumi:
-            held = count(objects, "object")
+            held = objects_in_words([(definition, objects)]) or "0 objects"
             yield f"CustomResourceDefinition {definition.name}, with {held}: no release of Pulumi's made it."
 
 

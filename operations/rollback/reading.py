@@ -1,7 +1,7 @@
 """Reads what there is to undo: the state, and what the cluster has of the stack beside it. Changes nothing."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -30,6 +30,7 @@ from operations.destroying import pods_of_kai, reserves
 from operations.engine import Checkpoint
 from operations.privilege_probe import ladder
 from operations.scratch import Scratch
+from operations.status.words import count
 from operations.target import Target
 from operations.verify import commands as verify
 from operations.verify import sharing
@@ -276,8 +277,8 @@ class StackInCluster:
             if (namespace := self.cluster.namespace(scratch.name)) is not None and scratch.label in namespace.labels
         ]
 
-    def definitions(self) -> list[tuple[Definition, int]]:
-        """The charts' CustomResourceDefinitions, each with the number of its objects."""
+    def definitions(self) -> list[tuple[Definition, int | None]]:
+        """The charts' CustomResourceDefinitions, each with the number of its objects; None where that is not known."""
         return [(definition, objects_of(self.cluster, definition)) for definition in definitions(self.cluster)]
 
     def hosts(self) -> list[str]:
@@ -297,6 +298,15 @@ class StackInCluster:
         whole = [manifest for manifest in manifests if {"apiVersion", "kind", "metadata"} <= manifest.keys()]
         # Nodes are not made; their labels are looked at apart.
         yield from {key(manifest): manifest for manifest in whole if manifest["kind"] != "Node"}.values()
+
+
+def objects_in_words(listed: Iterable[tuple[Definition, int | None]]) -> str:
+    """How many objects some definitions have; empty where none has any."""
+    listed = list(listed)
+    if hidden := [definition.name for definition, number in listed if number is None]:
+        return f"an unknown number of objects, since the API server does not serve {', '.join(hidden)}"
+    objects = sum(number or 0 for _, number in listed)
+    return count(objects, "object") if objects else ""
 
 
 def _namespace(name: str) -> Manifest:

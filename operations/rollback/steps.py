@@ -11,9 +11,8 @@ from cluster.ownership.leftovers import GROUPS, Leftover, OwnLabels, definitions
 from manifests.ownership import BEFORE, FIELD_MANAGER
 from operations import engine
 from operations.errors import OperationError
-from operations.rollback.reading import HalfDone, Leftovers, StackInCluster
+from operations.rollback.reading import HalfDone, Leftovers, StackInCluster, objects_in_words
 from operations.scratch import GONE_SECONDS, POLL_SECONDS
-from operations.status.words import count
 
 
 @dataclass
@@ -143,8 +142,8 @@ class Rollback:
             if not ours:
                 continue
             self._begin(f"remove the definitions of {group}")
-            if objects := sum(number for _, number in listed):
-                self.left.append(f"the definitions of {group}, which have {count(objects, 'object')}")
+            if held := objects_in_words(listed):
+                self.left.append(f"the definitions of {group}, which have {held}")
                 continue
             for definition in ours:
                 if objection := self.stack.cluster.remove(definition.path, uid=definition.uid):

@@ -533,6 +533,20 @@ class TestDefinitions:
         assert {queues, groups} <= world.objects.keys()
         assert work.left == ["the definitions of scheduling.run.ai, which have 1 object"]
 
+    @pytest.mark.parametrize("how", ["in no version", "not yet"])
+    def test_a_group_stays_of_which_the_api_server_does_not_serve_the_objects(self, world: World, how: str) -> None:
+        world.remember([release("kai-scheduler")])
+        queues = world.definition("scheduling.run.ai", "queues")
+        if how == "not yet":
+            world.objects[queues]["status"]["conditions"][0]["status"] = "False"
+        else:
+            world.objects[queues]["spec"]["versions"][0]["served"] = False
+        why = "an unknown number of objects, since the API server does not serve queues.scheduling.run.ai"
+        plan = make_plan(stack_in(world), Choice(definitions=True)).plan
+        assert plan.removes_after == [f"1 CustomResourceDefinition of scheduling.run.ai, with {why} now"]
+        assert run(world, Choice(definitions=True)).left == [f"the definitions of scheduling.run.ai, which have {why}"]
+        assert queues in world.objects
+
     def test_definitions_of_others_are_not_looked_at(self, world: World) -> None:
         world.remember([release("kai-scheduler")])
         world.definition("cert-manager.io", "certificates")

@@ -121,8 +121,10 @@ class World:
     def definition(self, group: str, plural: str, manager: str = "pulumi-resource-kubernetes") -> str:
         """A CustomResourceDefinition."""
         path = f"{KINDS}/{plural}.{group}"
-        spec = {"group": group, "names": {"plural": plural}, "versions": [{"name": "v1", "storage": True}]}
-        self.put(path, spec=spec, managedFields=[{"manager": manager}])
+        versions = [{"name": "v1", "storage": True, "served": True}]
+        spec = {"group": group, "names": {"plural": plural}, "versions": versions}
+        made = self.put(path, spec=spec, managedFields=[{"manager": manager}])
+        made["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
         return path
 
     def remember(self, resources: Iterable[Json], *, pending: Iterable[Json] = (), cluster: str | None = UID) -> None:
