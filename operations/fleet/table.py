@@ -32,7 +32,8 @@ def states(report: Report) -> Table:
 def _cells(site: Site) -> tuple[str, ...]:
     if site.unread is not None:
         return (*[_NOTHING] * 6, _NOTHING, "not read")
-    if not site.deployed and site.last is None:
+    # Of a first update that was killed no backend without accounts keeps an entry, only what it had begun.
+    if not site.deployed and site.last is None and not site.problems:
         return (*[_NOTHING] * 5, "0", "never", "")
     cluster = (site.cluster or _NOTHING)[:_UID_LETTERS] + (" (simulator)" if site.simulated else "")
     last = f"{_minute(site.last.started)} {site.last.kind} {site.last.result}" if site.last else _NOTHING

@@ -1,5 +1,6 @@
 """`kai-anywhere fleet`: what its commands print, and what they leave."""
 
+import io
 import json
 import os
 import shlex
@@ -14,14 +15,15 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import toolchain
 from operations import engine, target
 from operations.__main__ import app
 from operations.errors import OperationError
-from operations.fleet import commands, states
-from operations.fleet.report import HistoryEntry, site_of
+from operations.fleet import commands, states, table
+from operations.fleet.report import HistoryEntry, Report, site_of
 from operations.fleet.states import tags_of
 from testbed.stacks import ROOT, STACK_FILES, Json, jetson
 from tests.support.releases import git
@@ -393,6 +395,18 @@ def test_the_package_says_its_version_whatever_a_teams_project_makes_an_output()
 
 def test_a_site_of_which_nothing_is_known_has_no_version() -> None:
     assert site_of("berlin", engine.Checkpoint(), [], {}, wave=None, simulated=False).version is None
+
+
+def test_a_first_update_that_was_killed_at_its_first_resource_is_told_as_that() -> None:
+    """The exit status speaks of it, and where pulumi is not logged in to a service there is no history of it."""
+    begun = {"resource": {"urn": "urn:pulumi:berlin::p::t::n", "type": "t"}, "type": "creating"}
+    checkpoint = engine.Checkpoint.model_validate({"pending_operations": [begun]})
+    site = site_of("berlin", checkpoint, [], {}, wave=None, simulated=False)
+    console = Console(width=160, file=io.StringIO())
+    console.print(table.states(Report(sites=(site,))))
+    assert isinstance(console.file, io.StringIO)
+    [line] = [line for line in console.file.getvalue().splitlines() if "berlin" in line]
+    assert ("1 pending" in line, "never" in line) == (True, False)
 
 
 def test_a_checkout_knows_the_commits_of_its_versions_and_of_no_other_tags(tmp_path: Path) -> None:
