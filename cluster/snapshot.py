@@ -132,6 +132,14 @@ class Config(Answer):
         default="", validation_alias=AliasPath("spec", "binder", "resourceReservation", "namespace")
     )
     pool_label: str = Field(default="", validation_alias=AliasPath("spec", "global", "nodePoolLabelKey"))
+    sharing_mode: str = Field(default="", validation_alias=AliasPath("spec", "global", "gpuSharingMode"))
+    """From KAI v0.18 on; before that `sharing` says it."""
+    sharing: bool | None = Field(default=None, validation_alias=AliasPath("spec", "admission", "gpuSharing"))
+
+    @property
+    def shares_no_gpus(self) -> bool:
+        """Whether KAI's admission refuses pods with fractions."""
+        return self.sharing_mode == "Disabled" or (not self.sharing_mode and self.sharing is False)
 
 
 @dataclass(frozen=True)
@@ -156,6 +164,11 @@ class Snapshot:
     def pool_label(self) -> str:
         """The label of nodes and pods that says their node pool; what has none is the default scheduler's."""
         return next((config.pool_label for config in self._config if config.pool_label), KAI_NODE_POOL)
+
+    @property
+    def fractions(self) -> bool:
+        """Whether KAI's admission lets pods with fractions through, as far as its Config could be read."""
+        return not any(config.shares_no_gpus for config in self._config)
 
     def of_kai(self, pod: Pod) -> bool:
         """Whether KAI schedules a pod."""

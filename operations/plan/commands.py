@@ -14,7 +14,7 @@ from cluster.snapshot import read_snapshot
 from config.kai import DEFAULT_QUEUE
 from gpu_sharing.arithmetic import LEAST_BYTES
 from gpu_sharing.model import Pod, Strategy, Workload
-from gpu_sharing.request import FractionShare, MemoryShare, PodRequest
+from gpu_sharing.request import FractionShare, GpuShare, MemoryShare, PodRequest
 from operations.errors import OperationError
 from operations.options import stack_name
 from operations.plan import report
@@ -161,6 +161,9 @@ def plan(  # noqa: PLR0913 - every option of the command
         machines = machines_by_numbers(gpu_memory_mib or 0, gpus or 1, nodes or 1, machine_memory_mib)
         scene = Scene(machines, strategy=placement or Strategy.BINPACK)
     workloads, scene = _workloads(scene, file, _PodOptions(request_mib, fraction, pods or 1, devices or 1, queue))
+    if not scene.fractions and any(isinstance(pod.request.gpu, GpuShare) for each in workloads for pod in each.pods):
+        why = "KAI's Config switches fractions off" if live else "kai.gpu_sharing_mode is 'disabled'"
+        raise OperationError(f"{why}, so KAI refuses pods with fractions. Choose another mode first.")
     answer = report.plan(scene, workloads)
     typer.echo(answer.model_dump_json(indent=2) if as_json else report.text(answer, _columns()))
     raise typer.Exit(report.status(answer, require_all=require_all))
@@ -174,10 +177,6 @@ def _workloads(scene: Scene, file: BinaryIO | None, options: _PodOptions) -> tup
         )
     if file is None and options.request_mib is None and options.fraction is None:
         return (), scene
-    if not scene.fractions:
-        raise OperationError(
-            "kai.gpu_sharing_mode is 'disabled', so KAI refuses pods with fractions. Choose another mode first."
-        )
     if file is None:
         return (options.workload(scene),), scene
     # Where it was closed before the command began, its name is a number.

@@ -74,6 +74,7 @@ def scene_of_cluster(snapshot: Snapshot, settings: StackSettings | None, placeme
         tuple(_queue(queue) for queue in snapshot.queues),
         placement or strategy,
         tuple(read.workloads()),
+        fractions=snapshot.fractions,
         remarks=(*remarks, *read.remarks),
         warnings=tuple(f"{unseen.what} could not be read: {unseen.why}" for unseen in snapshot.unseen),
     )

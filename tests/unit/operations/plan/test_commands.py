@@ -291,6 +291,30 @@ def test_a_cluster_is_planned_for(config_path: str, api: ApiServer, monkeypatch:
     assert "The cluster's pods can't be read" in str(_run("--live").exception)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [{"global": {"gpuSharingMode": "Disabled"}}, {"admission": {"gpuSharing": False}}],
+    ids=["from 0.18 on", "before"],
+)
+def test_a_kai_that_refuses_fractions_is_planned_for_with_whole_gpus_alone(
+    config_path: str, api: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", config_path)
+    board = node("jetson-1")
+    board["metadata"]["labels"] = {"nvidia.com/gpu.memory": "131072", "nvidia.com/gpu.count": "1"}
+    api.serve("/api/v1/nodes", {"items": [board]})
+    api.serve("/api/v1/pods", {"items": []})
+    api.serve("/apis/kai.scheduler/v1/configs", {"items": [{"metadata": {"name": "kai-config"}, "spec": spec}]})
+    assert str(_run("--live", "--request-mib", "30720").exception) == (
+        "KAI's Config switches fractions off, so KAI refuses pods with fractions. Choose another mode first."
+    )
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    spec = {"schedulerName": "kai-scheduler", "containers": [container]}
+    pod = {"kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod), encoding="utf-8")
+    assert _json("--live", "--file", str(tmp_path / "pod.yaml"))["running"] == 1
+
+
 @pytest.mark.usefixtures("stacks")
 def test_a_stack_that_says_no_memory_is_told_the_way_out() -> None:
     done = _run("--stack", "x86", "--request-mib", "1")
