@@ -161,11 +161,28 @@ def _waits_for_nodes(cluster: Cluster, daemon_set: DaemonSet) -> str | None:
     if not daemon_set.is_observed:
         return _UNSEEN
     if daemon_set.ready < daemon_set.desired:
-        away = sum(node.conditions.get("Ready") != "True" for node in cluster.nodes().values())
         most = max(daemon_set.desired - max(daemon_set.desired // 10, 1), 1)
-        if daemon_set.ready < min(daemon_set.desired - away, most):
+        if daemon_set.ready < most and daemon_set.ready < daemon_set.desired - _away(cluster, daemon_set):
             return f"it is ready on {daemon_set.ready} of {daemon_set.desired} nodes"
     return None
+
+
+def _away(cluster: Cluster, daemon_set: DaemonSet) -> int:
+    """How many nodes of a DaemonSet are not Ready: those that its pods are on, since its pods tolerate that.
+
+    A node that it is not for, such as a worker without GPUs that is off, must not stand for one that it is for.
+    """
+    away = {node.name for node in cluster.nodes().values() if node.conditions.get("Ready") != "True"}
+    if not away:
+        return 0
+    try:
+        pods = cluster.pods(namespace=daemon_set.namespace)
+    except ClusterUnreachableError:
+        raise
+    except ClusterError:
+        # Who may not read pods does not know which of them are its nodes.
+        return len(away)
+    return len({pod.node for pod in pods if pod.node in away and _is_of(pod, daemon_set)})
 
 
 def runtime_class(name: str, *, operator_namespace: str) -> Condition:

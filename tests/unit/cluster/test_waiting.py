@@ -312,6 +312,7 @@ def test_a_releases_deployments_must_have_rolled_out_once(
 @pytest.mark.parametrize(
     ("desired", "ready", "away", "waits"),
     [
+        # Of its nodes; one more, which it is not for, is away in any case.
         pytest.param(1, 0, 0, True, id="the only node waits"),
         pytest.param(1, 0, 1, False, id="the only node is away"),
         pytest.param(3, 1, 0, True, id="two of three nodes wait"),
@@ -332,7 +333,13 @@ def test_a_releases_daemon_set_waits_for_nodes_that_are_ready_but_for_a_few(  # 
     nodes = [node(f"node-{number}") for number in range(desired)]
     for number, each in enumerate(nodes):
         each["status"]["conditions"] = [{"type": "Ready", "status": "Unknown" if number < away else "True"}]
-    api.serve("/api/v1/nodes", {"items": nodes})
+    off = node("a-worker")
+    off["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    api.serve("/api/v1/nodes", {"items": [*nodes, off]})
+    pods = [_pod("nfd-worker", kind="DaemonSet") for _ in nodes]
+    for pod, each in zip(pods, nodes, strict=True):
+        pod["spec"] = {"nodeName": each["metadata"]["name"]}
+    api.serve(_PODS, {"items": [*pods, _pod("another", kind="DaemonSet") | {"spec": {"nodeName": "a-worker"}}]})
     missing = f"DaemonSet 'nfd-worker': it is ready on {ready} of {desired} nodes" if waits else None
     assert _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster) == missing
 
@@ -532,6 +539,15 @@ def test_who_may_not_read_pods_waits_without_their_words(api: ApiServer, cluster
     api.answers[_PODS] = Answer(403, b'{"kind": "Status", "code": 403, "message": "pods is forbidden"}')
     missing = _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster)
     assert missing == "Deployment 'gpu-operator': 0 of 1 replicas are available"
+
+
+def test_who_may_not_read_pods_takes_every_node_that_is_away_for_one_of_the_daemon_sets(
+    api: ApiServer, cluster: Cluster
+) -> None:
+    _release(api, deployments=[], daemon_sets=[_WORKER(desired=1, ready=0)])
+    api.serve("/api/v1/nodes", {"items": [{"metadata": {"name": "node-1"}}]})
+    api.answers[_PODS] = Answer(403, b'{"kind": "Status", "code": 403, "message": "pods is forbidden"}')
+    assert _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster) is None
 
 
 def test_of_an_operators_deployments_those_that_are_there_must_have_rolled_out_once(
