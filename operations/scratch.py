@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from cluster.access.client import Cluster
-from cluster.errors import ClusterUnreachableError
+from cluster.errors import ClusterError, ClusterUnreachableError
 from cluster.going import ways_out_of_namespace
 from manifests.objects import Manifest
 from operations.errors import OperationError
@@ -116,6 +116,13 @@ class Scratch:
                 )
             time.sleep(POLL_SECONDS)
 
+    @property
+    def _may_be_left(self) -> str:
+        return (
+            f"The namespace '{self.name}' may be left. The next {self.owner} removes it, or: "
+            f"kubectl delete namespace {self.name}"
+        )
+
     def _remove_at_last(self) -> None:
         """Remove everything; an API server that is away for a moment only costs time."""
         since = time.monotonic()
@@ -124,11 +131,11 @@ class Scratch:
                 self.remove()
             except ClusterUnreachableError as error:
                 if time.monotonic() - since >= GONE_SECONDS:
-                    raise OperationError(
-                        f"{error}\nThe namespace '{self.name}' may be left. The next {self.owner} removes it, or: "
-                        f"kubectl delete namespace {self.name}"
-                    ) from error
+                    raise OperationError(f"{error}\n{self._may_be_left}") from error
                 time.sleep(POLL_SECONDS)
+            except ClusterError as error:
+                # A login that ended meanwhile, or a refusal. Its pods run on, and may hold the node's GPU.
+                raise type(error)(f"{error}\n{self._may_be_left}") from error
             else:
                 return
 

@@ -41,6 +41,7 @@ class Board:
         deletes: the status and message that a deletion of these paths is refused with.
         lacking: what the user may not do, as verb and resource.
         unreadable: what the API server says in place of a log.
+        logged_out: whether no login is accepted.
     """
 
     script: Mapping[str, Json]
@@ -54,6 +55,7 @@ class Board:
     deletes: dict[str, tuple[int, str]] = field(default_factory=dict)
     lacking: frozenset[str] = frozenset()
     unreadable: str = ""
+    logged_out: bool = False
 
     def connect(self) -> Cluster:
         """The program's client."""
@@ -71,6 +73,8 @@ class Board:
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
         self.before(request)
+        if self.logged_out:
+            return _status(401, "Unauthorized")
         path = request.url.path
         match request.method:
             case "POST" if path.endswith("/selfsubjectaccessreviews"):

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, LoginError
 from config.stack import StackSettings
 from manifests.versions import KAI_SCHEDULER
 from operations import scratch
@@ -393,6 +393,18 @@ def test_a_deletion_that_is_refused_is_told() -> None:
     board = Board(ALL_FAIL, deletes={f"{PLACE}/pods/probe-plain": (403, "pods is forbidden")})
     with pytest.raises(ClusterError, match=r"refuses to delete .*probe-plain: pods is forbidden"):
         _probe(board)
+
+
+def test_a_login_that_ends_while_it_runs_does_not_hide_what_it_left() -> None:
+    board = Board(ALL_FAIL)
+
+    def refuse_the_login_after_the_first_pod(_: httpx2.Request) -> None:
+        board.logged_out = bool(board.pods)
+
+    board.before = refuse_the_login_after_the_first_pod
+    with pytest.raises(LoginError, match=rf"(?s)The login has ended.*kubectl delete namespace {NAMESPACE}"):
+        _probe(board)
+    assert f"{PLACE}/pods/probe-plain" in board.objects
 
 
 def test_an_api_server_that_is_away_while_it_cleans_up_only_costs_time() -> None:
