@@ -100,7 +100,6 @@ class Cluster(Connection):
         container: str | None = None,
         previous: bool = False,
         limit_bytes: int | None = None,
-        insists: bool = False,
     ) -> str:
         """The last lines of a container's log, or why they can't be read; empty while there is none.
 
@@ -111,10 +110,6 @@ class Cluster(Connection):
             container: which, where there are several.
             previous: whether to read the log of the one that ran before the last restart.
             limit_bytes: at most.
-            insists: whether it is an error where they can't be read.
-
-        Raises:
-            ClusterError: if the API server can't be asked, or with `insists` refuses.
         """
         params = {"tailLines": str(lines), "container": container, "limitBytes": limit_bytes and str(limit_bytes)}
         chosen = {name: value for name, value in params.items() if value} | ({"previous": "true"} if previous else {})
@@ -122,11 +117,8 @@ class Cluster(Connection):
         objection = objection_of(response)
         if objection is None:
             return response.text
-        if objection.code in {httpx2.codes.BAD_REQUEST, httpx2.codes.NOT_FOUND}:
-            return ""
-        if insists:
-            raise ClusterError(objection.message)
-        return f"(its log can't be read: {objection.message})"
+        none_yet = {httpx2.codes.BAD_REQUEST, httpx2.codes.NOT_FOUND}
+        return "" if objection.code in none_yet else f"(its log can't be read: {objection.message})"
 
     def warnings(self, namespace: str, pod: str) -> list[str]:
         """What the pod's events of type Warning say."""

@@ -161,7 +161,7 @@ def _logs(
         )
     report(f"Logs of {min(len(containers), LOGS)} containers")
 
-    read = partial(cluster.log, lines=LOG_LINES, limit_bytes=_READ_BYTES, insists=True)
+    read = partial(cluster.log, lines=LOG_LINES, limit_bytes=_READ_BYTES)
     # The API server asks the kubelets, and for one of a host that is off it is waited longer than for an answer.
     with Reader(cluster, insists=False) as reader:
         answers = {

@@ -254,17 +254,6 @@ def test_a_host_that_is_off_costs_its_logs_and_not_the_bundle() -> None:
     ]
 
 
-@pytest.mark.parametrize("status", [403, 500])
-def test_a_log_that_is_refused_is_listed_and_is_no_file(secretive: ApiServer, cluster: Cluster, status: int) -> None:
-    why = {"kind": "Status", "code": status, "message": 'pods "binder" is forbidden: cannot get "pods/log"'}
-    secretive.answers[f"{KAI}/pods/binder/log"] = Answer(status, json.dumps(why).encode())
-    collected = _collected(cluster)
-    assert [name for name in collected.files if name.startswith("logs/")] == []
-    assert collected.left_out == [
-        f"logs/kai-scheduler/binder.main{which}.log: {why['message']}" for which in ("", ".previous")
-    ]
-
-
 def test_more_than_the_most_is_cut_and_listed(
     secretive: ApiServer, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
