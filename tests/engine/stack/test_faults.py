@@ -206,6 +206,8 @@ def _killed_inside_helm_and_explained(stack: Stack, cluster: simulator.ControlPl
         assert run.code != 0
         assert f"Helm release '{release}' is 'pending-install'" in run.output
         assert "exists already" not in run.output
-        remedy = f" --namespace {release} delete secret sh.helm.release.v1.{release}.v1"
+        # Nobody's kubectl takes this cluster by itself.
+        kubectl = f"kubectl --kubeconfig {cluster.kubeconfig} --context kai-anywhere-simulator"
+        remedy = f"{kubectl} --namespace {release} delete secret sh.helm.release.v1.{release}.v1"
         assert remedy in run.output
         assert api.delete(f"{secrets}/{remedy.rsplit(maxsplit=1)[-1]}").status_code == httpx2.codes.OK

@@ -120,7 +120,9 @@ class TestADeployedStack:
             run = deployed.up(expect=None)
             assert run.code != 0
             assert "Helm release 'kai-scheduler' is 'pending-upgrade'" in run.output
-            [remedy] = re.findall(r"kubectl .*--namespace kai-scheduler delete secret (\S+)", run.output)
+            # Nobody's kubectl takes this cluster by itself.
+            kubectl = f"kubectl --kubeconfig {cluster.kubeconfig} --context kai-anywhere-simulator"
+            [remedy] = re.findall(rf"{re.escape(kubectl)} --namespace kai-scheduler delete secret (\S+)", run.output)
             assert remedy == "sh.helm.release.v1.kai-scheduler.v2"
             assert api.delete(f"{secrets}/{remedy}").status_code == httpx2.codes.OK
         deployed.up()
