@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
 import psutil
 import yaml
 from lightkube.resources.core_v1 import Namespace
@@ -20,6 +19,7 @@ from simulator.errors import PortTakenError
 from simulator.files import write_private
 from simulator.layout import Layout
 from simulator.supervisor import Supervisor
+from testbed import store
 from testbed.made_once import made_once
 from testbed.stacks import Json, changed
 from testbed.waiting import eventually
@@ -66,22 +66,13 @@ def _write_first_start(data: Path, *, older: bool) -> None:
         for name, process in reversed(state.processes.items()):
             if name != "etcd":
                 processes.stop(process.running)
-        _forget(_OF_ONE_CLUSTER, layout.etcd_socket)
+        with store.opened(layout.etcd_socket) as etcd:
+            for beginning in _OF_ONE_CLUSTER:
+                etcd.delete_beginning(beginning)
         simulator.down(layout.folder)
         layout.etcd.rename(data)
     finally:
         simulator.reset(layout.folder)
-
-
-def _forget(beginnings: tuple[bytes, ...], socket: Path) -> None:
-    """Delete keys of an etcd: etcdserverpb.KV's DeleteRange, whose fields are the first key and the one behind."""
-    with grpc.insecure_channel(f"unix:{socket}") as channel:
-        delete_range = channel.unary_unary(
-            "/etcdserverpb.KV/DeleteRange", request_serializer=bytes, response_deserializer=bytes
-        )
-        for first in beginnings:
-            behind = first[:-1] + bytes([first[-1] + 1])
-            delete_range(b"\x0a%c%b\x12%c%b" % (len(first), first, len(behind), behind))
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from testbed import made_once
+from testbed.reused import ReusedSimulators
 from testbed.stacks import ROOT
 from tests.support.api_server import ApiServer, kubeconfig, make_healthy, running, write_kubeconfig
 from tests.support.golden import Golden
@@ -174,6 +175,14 @@ def api() -> Iterator[ApiServer]:
 def config_path(api: ApiServer, tmp_path: Path) -> str:
     """A kubeconfig whose current context is that server."""
     return write_kubeconfig(tmp_path / "kubeconfig", kubeconfig(api.url))
+
+
+@pytest.fixture(scope="session")
+def reused_simulators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReusedSimulators]:
+    """Simulators of this process of the tests, for one module after the other."""
+    made = ReusedSimulators(lambda: tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.stop()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@ import simulator
 import toolchain
 from testbed.engine import ASKS_NOBODY, Stack, without_logs
 from testbed.inventory import connect
-from testbed.simulated import stack_settings, start
+from testbed.reused import ReusedSimulators
+from testbed.simulated import stack_settings
 from testbed.stacks import Json
 
 
@@ -19,9 +20,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    """A simulator of the module's own: one for all is idle most of the time, which costs more than starts."""
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+def cluster(reused_simulators: ReusedSimulators) -> Iterator[simulator.ControlPlane]:
+    """A simulator as after its start, for the module alone."""
+    with reused_simulators.lent() as control_plane:
         yield control_plane
 
 

@@ -11,7 +11,7 @@ from manifests import reservation
 from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
 from testbed.admission.objects import ENDPOINTS, stack
 from testbed.inventory import connect
-from testbed.simulated import start
+from testbed.reused import ReusedSimulators
 from testbed.stacks import Json, jetson, parse, webhook
 from testbed.waiting import eventually
 from tests.support.admission.pods import (
@@ -26,8 +26,8 @@ from tests.support.pods.reservation_cases import CASES, NODE, as_binder_creates,
 
 
 @pytest.fixture(scope="package")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+def cluster(reused_simulators: ReusedSimulators) -> Iterator[simulator.ControlPlane]:
+    with reused_simulators.lent() as control_plane:
         yield control_plane
 
 

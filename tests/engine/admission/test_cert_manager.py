@@ -12,7 +12,7 @@ from manifests.objects import manifests
 from testbed.admission.deployment import CONFIGURATIONS, Deployment, deployment, prepare
 from testbed.inventory import connect
 from testbed.kubelet import mount
-from testbed.simulated import start
+from testbed.reused import ReusedSimulators
 from testbed.stacks import Json, cert_manager, parse
 from testbed.waiting import eventually
 from tests.support.admission.cert_manager import GROUP, CertManager
@@ -51,8 +51,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane, connect(control_plane) as api:
+def world(tmp_path_factory: pytest.TempPathFactory, reused_simulators: ReusedSimulators) -> Iterator[World]:
+    with reused_simulators.lent() as control_plane, connect(control_plane) as api:
         prepare(api, SETTINGS, NODE)
         manager = CertManager(api, "cluster-ca")
         manager.install()

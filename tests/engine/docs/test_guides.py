@@ -23,7 +23,8 @@ from manifests.versions import KAI_SCHEDULER
 from simulator import NodeKind
 from testbed.engine import ASKS_NOBODY, without_logs
 from testbed.inventory import connect, mutating_webhooks
-from testbed.simulated import stack_settings, start
+from testbed.reused import ReusedSimulators
+from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, read_stack_file, without
 from tests.support.checkout import fresh, shell
 from tests.support.docs import blocks, command
@@ -80,11 +81,11 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+def reader(tmp_path_factory: pytest.TempPathFactory, reused_simulators: ReusedSimulators) -> Iterator[Reader]:
     folder = tmp_path_factory.mktemp("reader")
     home = folder / "home"
     (home / ".kube").mkdir(parents=True)
-    with start(folder / "simulator") as started:
+    with reused_simulators.lent() as started:
         control_plane = simulator.up(started.folder, nodes=NODES)
         (home / ".kube" / "config").write_bytes(control_plane.kubeconfig.read_bytes())
         environment = {

@@ -17,6 +17,7 @@ from manifests.admission_objects import deny_binding
 from manifests.reservation_guard import GUARD, guard_policy
 from testbed.admission.deployment import make, prepare, remove
 from testbed.inventory import connect
+from testbed.reused import ReusedSimulators
 from testbed.simulated import start
 from testbed.stacks import Json, jetson, never, parse
 from testbed.waiting import eventually
@@ -46,9 +47,12 @@ def stack(request: pytest.FixtureRequest) -> Json:
 
 
 @pytest.fixture(scope="module")
-def cluster(stack: Json, tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+def cluster(
+    stack: Json, tmp_path_factory: pytest.TempPathFactory, reused_simulators: ReusedSimulators
+) -> Iterator[simulator.ControlPlane]:
     older = "mutating_policies" in stack["cluster"]
-    with start(tmp_path_factory.mktemp("cluster") / "simulator", older=older) as control_plane:
+    folder = tmp_path_factory.mktemp("cluster") / "simulator"
+    with start(folder, older=True) if older else reused_simulators.lent() as control_plane:
         yield control_plane
 
 

@@ -8,7 +8,8 @@ import pytest
 import simulator
 from testbed.engine import Stack
 from testbed.inventory import connect
-from testbed.simulated import stack_settings, start
+from testbed.reused import ReusedSimulators
+from testbed.simulated import stack_settings
 from testbed.stacks import Json, changed, jetson
 from testbed.waiting import eventually
 from tests.engine.reservation.test_pods import NAMESPACE, as_binder_creates, created, refused
@@ -19,10 +20,12 @@ _OTHER = "jetson-2"
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory, engine_environment: dict[str, str]) -> Iterator[httpx2.Client]:
+def api(
+    tmp_path_factory: pytest.TempPathFactory, engine_environment: dict[str, str], reused_simulators: ReusedSimulators
+) -> Iterator[httpx2.Client]:
     """A cluster with the Jetson stack up, whose second node declares its folders."""
     nodes = {"gpu_memory_mib": 28672, "driver_library_paths": _OWN}
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as cluster:
+    with reused_simulators.lent() as cluster:
         simulator.up(cluster.folder, nodes={_OTHER: simulator.NodeKind.JETSON})
         settings = stack_settings(changed(jetson(), f"platform.tegra_nodes.{_OTHER}", nodes), cluster)
         Stack(tmp_path_factory.mktemp("stack"), settings, engine_environment).up()

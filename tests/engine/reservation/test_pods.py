@@ -13,6 +13,7 @@ import yaml
 import simulator
 from testbed.engine import Stack
 from testbed.inventory import connect
+from testbed.reused import ReusedSimulators
 from testbed.simulated import start
 from testbed.stacks import ROOT, Json, changed, jetson
 from testbed.waiting import eventually
@@ -39,9 +40,12 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+def cluster(
+    version: str, tmp_path_factory: pytest.TempPathFactory, reused_simulators: ReusedSimulators
+) -> Iterator[simulator.ControlPlane]:
     older = version == "v1beta1"
-    with start(tmp_path_factory.mktemp("cluster") / "simulator", older=older) as control_plane:
+    folder = tmp_path_factory.mktemp("cluster") / "simulator"
+    with start(folder, older=True) if older else reused_simulators.lent() as control_plane:
         simulator.up(control_plane.folder, nodes={UNLISTED: simulator.NodeKind.JETSON}, older=older)
         yield control_plane
 

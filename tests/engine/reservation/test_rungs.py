@@ -15,7 +15,7 @@ from manifests.objects import Manifest
 from manifests.reservation_guard import GUARD, guard_policy
 from testbed.admission.deployment import deployment, make, prepare, remove
 from testbed.inventory import connect
-from testbed.simulated import start
+from testbed.reused import ReusedSimulators
 from testbed.stacks import Json, parse, rungs, rungs_webhook
 from testbed.waiting import eventually
 from tests.policy.objects import changed
@@ -34,8 +34,8 @@ CONTEXT = "spec.containers.0.securityContext"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+def cluster(reused_simulators: ReusedSimulators) -> Iterator[simulator.ControlPlane]:
+    with reused_simulators.lent() as control_plane:
         simulator.up(control_plane.folder, nodes=dict.fromkeys(NODES, simulator.NodeKind.JETSON))
         yield control_plane
 

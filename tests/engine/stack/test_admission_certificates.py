@@ -19,7 +19,7 @@ from manifests import admission
 from testbed.admission.deployment import CONFIGURATIONS, Deployment, deployment, prepare
 from testbed.inventory import connect
 from testbed.kubelet import mount
-from testbed.simulated import start
+from testbed.reused import ReusedSimulators
 from testbed.stacks import parse, stack_certificates
 from testbed.waiting import eventually
 from tests.support.admission.pods import Load, is_mutated_now, served
@@ -50,8 +50,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[simulator.ControlPlane, httpx2.Client]]:
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane, connect(control_plane) as api:
+def api(reused_simulators: ReusedSimulators) -> Iterator[tuple[simulator.ControlPlane, httpx2.Client]]:
+    with reused_simulators.lent() as control_plane, connect(control_plane) as api:
         prepare(api, SETTINGS, NODE)
         yield control_plane, api
 

@@ -18,14 +18,15 @@ from operations.errors import OperationError
 from operations.target import Target
 from testbed.engine import Stack
 from testbed.inventory import connect, inventory
-from testbed.simulated import stack_settings, start
+from testbed.reused import ReusedSimulators
+from testbed.simulated import stack_settings
 from testbed.stacks import changed, jetson, parse, without
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+def other(reused_simulators: ReusedSimulators) -> Iterator[simulator.ControlPlane]:
     """A cluster of somebody else, with the same installation on it."""
-    with start(tmp_path_factory.mktemp("other") / "simulator") as control_plane:
+    with reused_simulators.lent() as control_plane:
         yield control_plane
 
 

@@ -11,7 +11,8 @@ import simulator
 from simulator.ports import free_ports
 from testbed.engine import Run, Stack
 from testbed.inventory import connect, inventory
-from testbed.simulated import kill, stack_settings, start
+from testbed.reused import ReusedSimulators
+from testbed.simulated import kill, stack_settings
 from testbed.stacks import Json, changed, jetson, x86
 from testbed.waiting import eventually
 from tests.support.helm_hooks import NAME as HOOK
@@ -161,9 +162,14 @@ class TestOneInstallation:
         assert set(stack.up().changes) == {"same"}
 
     def test_it_keeps_to_its_cluster_and_a_second_stack_takes_nothing_of_it(
-        self, stack: Stack, cluster: simulator.ControlPlane, tmp_path: Path, engine_environment: dict[str, str]
+        self,
+        stack: Stack,
+        cluster: simulator.ControlPlane,
+        tmp_path: Path,
+        engine_environment: dict[str, str],
+        reused_simulators: ReusedSimulators,
     ) -> None:
-        with start(tmp_path / "other") as other:
+        with reused_simulators.lent() as other:
             kubeconfig = cluster.kubeconfig.read_text(encoding="utf-8")
             cluster.kubeconfig.write_text(other.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
             try:

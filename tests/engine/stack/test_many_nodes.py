@@ -17,7 +17,8 @@ import simulator
 from manifests.node_labels import GPU_MEMORY, PLATFORM
 from testbed.engine import Stack
 from testbed.inventory import connect
-from testbed.simulated import stack_settings, start
+from testbed.reused import ReusedSimulators
+from testbed.simulated import stack_settings
 from testbed.stacks import ROOT, Json, changed, jetson
 from tests.support.many_nodes import MANY, NODES, ONE, with_nodes
 
@@ -27,9 +28,9 @@ _SEEN = "example.com/seen"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.ControlPlane]:
+def cluster(reused_simulators: ReusedSimulators) -> Iterator[simulator.ControlPlane]:
     """A simulator with more Jetsons than are a resource each."""
-    with start(tmp_path_factory.mktemp("cluster") / "simulator") as control_plane:
+    with reused_simulators.lent() as control_plane:
         yield simulator.up(control_plane.folder, nodes=dict.fromkeys(NODES, simulator.NodeKind.JETSON))
 
 

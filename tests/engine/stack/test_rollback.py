@@ -14,7 +14,8 @@ import simulator
 from operations.__main__ import app
 from testbed.engine import Stack
 from testbed.inventory import connect, inventory, left_behind
-from testbed.simulated import stack_settings, start_api_server
+from testbed.reused import ReusedSimulators
+from testbed.simulated import stack_settings
 from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
 from tests.support.docs import command
@@ -146,9 +147,9 @@ def test_a_killed_upgrade_is_healed(stack: Stack, api: httpx2.Client, rollback: 
 
 
 @pytest.mark.usefixtures("rollback")
-def test_under_another_clusters_context_it_refuses(stack: Stack, tmp_path: Path) -> None:
+def test_under_another_clusters_context_it_refuses(stack: Stack, reused_simulators: ReusedSimulators) -> None:
     own = stack.settings
-    with start_api_server(tmp_path / "other") as other, connect(other) as theirs:
+    with reused_simulators.lent() as other, connect(other) as theirs:
         there = inventory(theirs)
         stack.settings = changed(own, "cluster.kubeconfig", str(other.kubeconfig))
         for options in ((), ("--only-heal",)):
