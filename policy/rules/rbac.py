@@ -16,6 +16,9 @@ _RESOURCES = frozenset(
     {"*", "*/*", "nodes/proxy", "nodes/*", "*/proxy", "serviceaccounts/token", "serviceaccounts/*", "*/token"}
 )
 _READING = frozenset({"get", "list", "watch"})
+_CHANGING = frozenset({"update", "patch"})
+_NAMESPACES = frozenset({"namespaces", "namespaces/status", "namespaces/finalize", "*/status", "*/finalize"})
+"""The API server takes labels from each of them (Kubernetes v1.36)."""
 _EVERYBODY = frozenset(
     {
         *("system:masters", "system:anonymous", "system:unauthenticated", "system:authenticated"),
@@ -43,6 +46,8 @@ _EVERYBODY_REMEDY = "name the accounts or the team's group"
 _IMPERSONATE_WHY = "its holder acts as anybody"
 _KUBELET_WHY = "the kubelet's interface runs commands in every pod of the node, past admission and audit"
 _ACCOUNTS_WHY = "its holder makes tokens of other accounts"
+_NAMESPACES_WHY = "its holder lowers the Pod Security level of a namespace, or takes the cluster's guard away from it"
+_NAMESPACES_REMEDY = "leave the verb out, and set the labels of namespaces in the program"
 _WHY = {
     "escalate": "its holder writes itself any role",
     "bind": "its holder binds itself to any role",
@@ -66,6 +71,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
         if not audits and ("resources" in rule or "nonResourceURLs" in rule):
             yield from _verbs(field.path[:-1], rule)
             yield from _reach(field.path[:-1], rule)
+            yield from _relabels(field.path[:-1], rule)
     yield from _bindings(document)
     yield from _aggregations(document)
 
@@ -124,6 +130,17 @@ def _verbs(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
             yield Violation((*path, "verbs", index), verb, _APPROVE_WHY, remedy)
 
 
+def _relabels(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
+    """Verbs by which the holder labels namespaces anew: the level and the guard go by labels."""
+    resources = {text_of(resource).casefold() for resource in list_of(rule.get("resources"))}
+    groups = {text_of(group) for group in list_of(rule.get("apiGroups"))} or {""}
+    if _NAMESPACES.isdisjoint(resources) or groups.isdisjoint({"", "*"}):
+        return
+    for index, verb in enumerate(list_of(rule.get("verbs"))):
+        if text_of(verb).casefold() in _CHANGING:
+            yield Violation((*path, "verbs", index), verb, _NAMESPACES_WHY, _NAMESPACES_REMEDY)
+
+
 def _logs_in(rule: dict[str, object]) -> bool:
     """Whether a rule is about signers of certificates that the API server takes for users."""
     signers = [text_of(name) for name in list_of(rule.get("resourceNames"))] or [""]
@@ -151,7 +168,7 @@ def _reach(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
 
 RULE = Rule(
     name="rbac",
-    title="No role escalates, binds, impersonates, reaches kubelets, or says everything with a wildcard.",
+    title="No role escalates, binds, impersonates, opens namespaces, reaches kubelets, or says all with a wildcard.",
     why="a wildcard holds what the next Kubernetes version adds, escalation included",
     remedy="name the verbs, resources and groups that are used",
     reads=frozenset(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.policy.objects import STRICT, TEGRA, UNKNOWN, changed, findings, rules_and_paths
+from tests.policy.objects import STRICT, TEGRA, UNKNOWN, Json, changed, findings, rules_and_paths
 from tests.policy.test_cluster import COMMAND, COMPLIANT, GUARD, GUARD_BINDING, MUTATION, NAMESPACE, ROLE
 
 _EXPRESSION = "spec.mutations.0.applyConfiguration.expression"
@@ -225,6 +225,44 @@ def test_a_role_for_policies_of_its_own_passes() -> None:
         "verbs": ["update", "delete"],
     }
     assert rules_and_paths(ROLE, changed(COMPLIANT[ROLE], "rules.0", own)) == set()
+
+
+@pytest.mark.parametrize("token", [ROLE, f"{ROLE}Patch", "kubernetes:rbac.authorization.k8s.io/v1:Role"])
+@pytest.mark.parametrize("verb", ["update", "patch", "Patch"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"resources": ["namespaces"]},
+        {"resources": ["pods", "Namespaces"]},
+        {"resources": ["namespaces/status"]},
+        {"resources": ["namespaces/finalize"]},
+        {"resources": ["*/status"]},
+        {"resources": ["namespaces"], "resourceNames": ["team"]},
+        {"resources": ["namespaces"], "apiGroups": ["apps", ""]},
+        {"resources": ["namespaces"], "apiGroups": None},
+        {"resources": ["namespaces"], "apiGroups": []},
+    ],
+)
+def test_no_role_may_label_a_namespace_anew(token: str, verb: str, more: Json) -> None:
+    rule = {"apiGroups": [""], "verbs": ["get", verb]} | more
+    for stack in (STRICT, TEGRA):
+        [finding] = findings(token, changed(COMPLIANT[ROLE], "rules.0", rule) | {"kind": ""}, stack)
+        assert (finding.rule, finding.path) == ("rbac", "rules[0].verbs[1]")
+        assert finding.found == verb
+        assert "Pod Security level of a namespace" in finding.why
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "delete"]},
+        {"apiGroups": [""], "resources": ["pods", "pods/status", "configmaps"], "verbs": ["update", "patch"]},
+        {"apiGroups": ["example.com"], "resources": ["namespaces", "*/status"], "verbs": ["update", "patch"]},
+    ],
+)
+def test_a_role_that_labels_no_namespace_passes(rule: Json) -> None:
+    assert findings(ROLE, changed(COMPLIANT[ROLE], "rules.0", rule)) == ()
 
 
 def test_a_policy_may_take_texts_and_answers_from_its_parameter() -> None:
