@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from policy.exceptions import exemptions
 from policy.findings import Told, Violation
 from policy.reading import Path, dict_of, list_of, text_of
 from policy.rule import Rule
-from policy.stack_platform import StackFacts
+from policy.stack_platform import RESERVATION, StackFacts
 from policy.workloads import Document
 
 _VERBS = frozenset({"escalate", "bind", "impersonate", "*"})
@@ -37,8 +38,16 @@ _SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 _KUBERNETES_LABEL = "kubernetes.io/bootstrapping"
 """On every role that Kubernetes brings, cluster-admin among them."""
 _FOR_ONE_NAMESPACE = frozenset({"admin", "edit"})
+_SYSTEM_NAMESPACE = "kube-system"
+"""Its pods may be privileged, and its service accounts are those of Kubernetes' controllers."""
 _SYSTEM_WHY = "the role is a controller's own: whoever has it reads secrets, or starts pods in every namespace"
 _EDIT_WHY = "for the whole cluster it reads every secret and acts as every service account, the controllers' included"
+_PRIVILEGED_NAMESPACE_WHY = (
+    "pods of this namespace may be privileged: the role's holder starts them, and acts as every service account there"
+)
+_PRIVILEGED_NAMESPACE_REMEDY = (
+    "write a role with the verbs and resources that are used, or bind it in another namespace"
+)
 _APPROVE_WHY = "its holder lets itself have a certificate of any user"
 _ROLE_REMEDY = "write a role with the verbs and resources that are used"
 _EVERYBODY_WHY = "the group is everything or everybody"
@@ -59,7 +68,7 @@ _WHY = {
 }
 
 
-def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
+def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
     # Kyverno has a kind of this name too, and may write roles.
     is_audit_policy = document.is_only("Policy") and text_of(document.root.get("apiVersion")).startswith(
         "audit.k8s.io/"
@@ -72,11 +81,11 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
             yield from _verbs(field.path[:-1], rule)
             yield from _reach(field.path[:-1], rule)
             yield from _relabels(field.path[:-1], rule)
-    yield from _bindings(document)
+    yield from _bindings(document, stack)
     yield from _aggregations(document)
 
 
-def _bindings(document: Document) -> Iterator[Violation]:
+def _bindings(document: Document, stack: StackFacts) -> Iterator[Violation]:
     for field in document.fields("roleRef"):
         role = text_of(dict_of(field.value).get("name"))
         if _SYSTEM_ROLES.fullmatch(role):
@@ -86,6 +95,14 @@ def _bindings(document: Document) -> Iterator[Violation]:
             yield Violation((*field.path, "name"), Told(role), _APPROVE_WHY, _ROLE_REMEDY)
         elif role in _FOR_ONE_NAMESPACE and document.is_kind("ClusterRoleBinding"):
             yield Violation((*field.path, "name"), Told(role), _EDIT_WHY, "bind it in one namespace, by a RoleBinding")
+        elif (
+            role in _FOR_ONE_NAMESPACE
+            and dict_of(field.value).get("kind") != "Role"
+            and document.is_kind("RoleBinding")
+            and document.namespace in _privileged_namespaces(stack)
+        ):
+            path = (*field.path, "name")
+            yield Violation(path, Told(role), _PRIVILEGED_NAMESPACE_WHY, _PRIVILEGED_NAMESPACE_REMEDY)
     roles = {text_of(dict_of(field.value).get("name")) for field in document.fields("roleRef")}
     everybody = _EVERYBODY - {"system:authenticated"} if roles and roles <= _PUBLIC else _EVERYBODY
     for field in document.fields("subjects"):
@@ -93,6 +110,13 @@ def _bindings(document: Document) -> Iterator[Violation]:
             name = text_of(dict_of(subject).get("name"))
             if name in everybody:
                 yield Violation((*field.path, index, "name"), Told(name), _EVERYBODY_WHY, _EVERYBODY_REMEDY)
+
+
+def _privileged_namespaces(stack: StackFacts) -> set[str]:
+    """Namespaces whose pods may be privileged, as far as their names say it: a binding tells no other label."""
+    by_design = {exemption.name for exemption in exemptions(stack) if exemption.rule == "namespaces"}
+    own = {each.name for each in stack.accepted if each.rule == "namespaces" and each.value == "privileged"}
+    return by_design | own | {_SYSTEM_NAMESPACE} | ({RESERVATION} if stack.grants else set())
 
 
 def _aggregations(document: Document) -> Iterator[Violation]:

@@ -2,8 +2,12 @@
 
 import pytest
 
+from policy.own_exceptions import OwnException
+from policy.stack_platform import StackFacts
 from tests.policy.objects import STRICT, TEGRA, UNKNOWN, Json, changed, findings, rules_and_paths
 from tests.policy.test_cluster import COMMAND, COMPLIANT, GUARD, GUARD_BINDING, MUTATION, NAMESPACE, ROLE
+
+ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding"
 
 _EXPRESSION = "spec.mutations.0.applyConfiguration.expression"
 _PATCH = "spec.mutations.1.jsonPatch.expression"
@@ -263,6 +267,79 @@ def test_no_role_may_label_a_namespace_anew(token: str, verb: str, more: Json) -
 )
 def test_a_role_that_labels_no_namespace_passes(rule: Json) -> None:
     assert findings(ROLE, changed(COMPLIANT[ROLE], "rules.0", rule)) == ()
+
+
+def _binding(role: str, namespace: object, kind: str = "ClusterRole") -> Json:
+    return {
+        "metadata": {"name": "a", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [{"kind": "Group", "name": "team"}],
+    }
+
+
+_ACCEPTED = OwnException.model_validate(
+    {
+        "rule": "namespaces",
+        "kind": "Namespace",
+        "name": "monitoring",
+        "value": "privileged",
+        "who": "team",
+        "why": "reads the node's load",
+        "until": "2999-12-31",
+    }
+)
+
+
+@pytest.mark.parametrize("role", ["admin", "edit"])
+@pytest.mark.parametrize(
+    ("namespace", "stack"),
+    [
+        ("kube-system", STRICT),
+        ("kube-system", TEGRA),
+        ("gpu-operator", STRICT),
+        ("operators", StackFacts(operator_namespace="operators")),
+        ("gvirtus-frontends", StackFacts(remote_gpu_frontends=True)),
+        ("kai-resource-reservation", TEGRA),
+        ("monitoring", StackFacts(accepted=(_ACCEPTED,))),
+    ],
+)
+def test_nobody_edits_a_namespace_whose_pods_may_be_privileged(role: str, namespace: str, stack: StackFacts) -> None:
+    for token in (ROLE_BINDING, f"{ROLE_BINDING}Patch"):
+        [finding] = findings(token, _binding(role, namespace), stack)
+        assert (finding.rule, finding.path, finding.found) == ("rbac", "roleRef.name", role)
+        assert "bind it in another namespace" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("role", "namespace", "kind"),
+    [
+        ("edit", "team", "ClusterRole"),
+        ("admin", "team", "ClusterRole"),
+        ("admin", "kube-system-tools", "ClusterRole"),
+        ("edit", "monitoring", "ClusterRole"),
+        ("edit", "operators", "ClusterRole"),
+        ("edit", "gvirtus-frontends", "ClusterRole"),
+        ("edit", "kai-resource-reservation", "ClusterRole"),
+        ("view", "kube-system", "ClusterRole"),
+        ("extension-apiserver-authentication-reader", "kube-system", "Role"),
+        ("edit", "kube-system", "Role"),
+        ("edit", UNKNOWN, "ClusterRole"),
+        ("edit", None, "ClusterRole"),
+        ("edit", ["kube-system"], "ClusterRole"),
+    ],
+)
+def test_a_binding_that_starts_no_privileged_pod_passes(role: str, namespace: object, kind: str) -> None:
+    assert findings(ROLE_BINDING, _binding(role, namespace, kind)) == ()
+
+
+def test_an_editor_of_the_systems_namespace_can_be_accepted_like_everything_else() -> None:
+    binding = _binding("edit", "kube-system")
+    accepted = _ACCEPTED.model_copy(
+        update={"rule": "rbac", "kind": "RoleBinding", "namespace": "kube-system", "name": "a", "value": "edit"}
+    )
+    assert findings(ROLE_BINDING, binding, StackFacts(accepted=(accepted,))) == ()
+    other = accepted.model_copy(update={"value": "admin"})
+    assert len(findings(ROLE_BINDING, binding, StackFacts(accepted=(other,)))) == 1
 
 
 def test_a_policy_may_take_texts_and_answers_from_its_parameter() -> None:
