@@ -1,18 +1,22 @@
 """No namespace lowers Pod Security, except the reservation pods' on Tegra."""
 
+import re
 from collections.abc import Iterator
 
 from policy import grants
-from policy.findings import Violation
+from policy.findings import Told, Violation
 from policy.interpreter import is_true
-from policy.reading import Hole, dict_of, list_of, one_of, parent
+from policy.reading import Hole, dict_of, list_of, one_of, parent, text_of
 from policy.rule import Rule
 from policy.stack_platform import RESERVATION, StackFacts
 from policy.workloads import Document, Field
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
+VERSION = f"{ENFORCE}-version"
 GUARD = "kai-anywhere.io/pod-guard"
 _LEVELS = frozenset({"baseline", "restricted"})
+_OLD_VERSION = re.compile(r"v1\.(?:\d|1\d|2[0-2])")
+"""Before v1.23 the levels lack checks: baseline those of seccomp profiles, restricted others too (Kubernetes v1.36)."""
 _DRA_ADMIN = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
 _CONSTRAINTS = (
     "allowPrivilegedContainer",
@@ -31,6 +35,15 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
     for field in _labels(document, ENFORCE):
         if not granted and not one_of(field.value, _LEVELS):
             yield Violation(field.path, field.value)
+    for field in _labels(document, VERSION):
+        version = text_of(field.value)
+        if _OLD_VERSION.fullmatch(version):
+            yield Violation(
+                field.path,
+                Told(version),
+                "the level of this version lacks checks, such as the one of seccomp profiles",
+                "set it to latest, or to the version of the cluster; or leave the label out",
+            )
     for field in _labels(document, GUARD):
         if field.value != "enforce":
             yield Violation(
@@ -49,6 +62,11 @@ def _labels(document: Document, name: str) -> Iterator[Field]:
         is_label = parent(field.path).endswith("labels") and parent(field.path) != "matchlabels"
         if is_label and not isinstance(field.value, Hole):
             yield field
+    # A JSON patch may set all labels at once.
+    for field in document.fields("labels"):
+        value = dict_of(field.value).get(name, Hole.UNKNOWN)
+        if not isinstance(value, Hole):
+            yield Field((*field.path, name), value, dict_of(field.value))
 
 
 def _reservation_namespace(document: Document) -> Iterator[Violation]:
@@ -84,7 +102,14 @@ RULE = Rule(
     why="in such a namespace any pod may be privileged",
     remedy="set the level baseline or restricted",
     reads=frozenset(
-        {"Namespace:=metadata", "Namespace:=metadata.labels", f"labels.{ENFORCE}", f"labels.{GUARD}", "exemptions"}
+        {
+            "Namespace:=metadata",
+            "Namespace:=metadata.labels",
+            f"labels.{ENFORCE}",
+            f"labels.{VERSION}",
+            f"labels.{GUARD}",
+            "exemptions",
+        }
     ),
     check=_check,
 )

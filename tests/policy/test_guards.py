@@ -215,6 +215,52 @@ def test_a_namespace_goes_unguarded_by_no_label_of_a_program(token: str) -> None
     assert findings(MUTATION, policy) == ()
 
 
+_VERSION = "pod-security.kubernetes.io/enforce-version"
+
+
+@pytest.mark.parametrize("token", [NAMESPACE, f"{NAMESPACE}Patch"])
+def test_no_namespace_keeps_to_a_level_as_it_was_before_it_had_all_its_checks(token: str) -> None:
+    for version, found in (
+        *((f"v1.{minor}", True) for minor in (0, 9, 18, 22)),
+        *((f"v1.{minor}", False) for minor in (23, 30, 36, 100, 210)),
+        *((value, False) for value in ("latest", "", None)),
+        (UNKNOWN, True),
+    ):
+        labels = {"pod-security.kubernetes.io/enforce": "restricted", _VERSION: version}
+        namespace = changed(COMPLIANT[NAMESPACE], "metadata.labels", labels)
+        where = {("namespaces", f'metadata.labels["{_VERSION}"]')} if found else set()
+        assert rules_and_paths(token, namespace) == where, version
+
+
+def test_versions_of_levels_that_enforce_nothing_may_be_old() -> None:
+    labels = {f"pod-security.kubernetes.io/{mode}-version": "v1.0" for mode in ("warn", "audit")}
+    assert findings(NAMESPACE, changed(COMPLIANT[NAMESPACE], "metadata.labels", labels)) == ()
+    selector = {"matchLabels": {_VERSION: "v1.0"}}
+    policy = changed(COMPLIANT[MUTATION], "spec.matchConstraints", {"namespaceSelector": selector})
+    assert findings(MUTATION, policy) == ()
+
+
+@pytest.mark.parametrize("path", ["/metadata/labels/{}", "/metadata/labels"])
+@pytest.mark.parametrize(
+    ("label", "bad", "good"),
+    [
+        (_VERSION, "v1.0", "latest"),
+        ("pod-security.kubernetes.io/enforce", "privileged", "baseline"),
+        ("kai-anywhere.io/pod-guard", "off", "enforce"),
+    ],
+)
+def test_no_patch_opens_a_namespace_by_one_label_or_by_all_of_them(path: str, label: str, bad: str, good: str) -> None:
+    for value, rules in ((bad, {"namespaces"}), (good, set())):
+        patch = {
+            "op": "add",
+            "path": path.format(label.replace("/", "~1")),
+            "value": value if "{}" in path else {label: value},
+        }
+        spec = {"rules": [{"name": "a", "mutate": {"patchesJson6902": [patch]}}]}
+        policy = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "a"}, "spec": spec}
+        assert {each.rule for each in findings("kubernetes:kyverno.io/v1:ClusterPolicy", policy)} == rules
+
+
 def test_a_command_that_takes_a_guard_away_is_shown_without_its_words() -> None:
     command = "kubectl delete validatingadmissionpolicies s3cr3t --all"
     [finding] = findings(COMMAND, changed(COMPLIANT[COMMAND], "create", command))
