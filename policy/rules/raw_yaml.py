@@ -42,6 +42,10 @@ _PRIVILEGE = re.compile(
     """,
     re.VERBOSE,
 )
+_SELECTORS = re.compile(
+    r"""\s(?:-l|--selector)[= ]?["']?[\w./,=!-]{0,500}(?:pod-security\.kubernetes|kai-anywhere)\.io/[\w./,=!-]{0,500}"""
+)
+"""Labels that a command asks for, and does not set."""
 _SETTINGS = re.compile(
     r"""^[ \t-]*(?:[\w.]{1,99}\.)?["']?(?:privileged|host_?(?:network|pid|ipc))["']?[ \t]*[:=][ \t]+true[ \t]*,?\r?$
     | ^[ \t-]*["']?hostPath["']?[ \t]*:[ \t]*(?:\r?$|\{)
@@ -103,7 +107,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
         text = _CONTINUED.sub("  ", script)
         if option := host_power_of_command(text):
             yield Violation((*path, TEXT), Told(option), _HOST_WHY, _HOST_REMEDY)
-        elif match := _PRIVILEGE.search(text) or _SETTINGS.search(script):
+        elif match := _PRIVILEGE.search(_SELECTORS.sub(" ", text)) or _SETTINGS.search(script):
             yield Violation((*path, TEXT), Told(match.group().strip()))
         if _REMOTE.search(text) or _PIPED.search(text):
             yield Violation(

@@ -178,6 +178,52 @@ def test_near_to_them_harmless_commands_pass(command: str) -> None:
     assert findings(COMMAND, {"create": command}) == ()
 
 
+_OPEN = "pod-security.kubernetes.io/enforce=privileged"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"kubectl get ns -l {_OPEN}",
+        f"kubectl get ns -l{_OPEN} -o name",
+        f"kubectl get ns -l 'team=a,{_OPEN},!b'",
+        f"kubectl get pods --selector={_OPEN}",
+        f'kubectl get ns --selector "{_OPEN}"',
+        f"kubectl label ns -l {_OPEN} reviewed=yes",
+        "kubectl get nodes -l kai-anywhere.io/platform=tegra",
+    ],
+)
+def test_a_command_that_selects_by_a_label_passes(command: str) -> None:
+    assert findings(COMMAND, {"create": command}) == ()
+    assert findings(POD, changed(pod(), "spec.containers.0.command", command.split())) == ()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"kubectl label ns -l team=a {_OPEN}",
+        f"kubectl label ns team -l= {_OPEN}",
+        f"kubectl label ns team -l '' {_OPEN}",
+        f"kubectl label ns team --selector= '{_OPEN}'",
+        f"kubectl label ns -l {_OPEN} {_OPEN}",
+        f"kubectl get ns -l {_OPEN}; kubectl label ns team {_OPEN}",
+        f'kubectl get ns -l "$(kubectl label ns team {_OPEN})"',
+        f"bash -lc 'kubectl label ns team {_OPEN}'",
+        f"bash -l <<< 'kubectl label ns team {_OPEN}'",
+        "kubectl label node -l team=a kai-anywhere.io/platform=tegra",
+    ],
+)
+def test_a_command_that_selects_and_sets_a_label_is_found(command: str) -> None:
+    [finding] = findings(COMMAND, {"create": command})
+    assert finding.rule == "raw-yaml"
+
+
+def test_an_empty_selector_among_the_words_of_a_container_hides_no_label() -> None:
+    words = ["kubectl", "label", "ns", "team", "-l", "", _OPEN]
+    [finding] = findings(POD, changed(pod(), "spec.containers.0.command", words))
+    assert finding.rule == "raw-yaml"
+
+
 def test_a_compose_file_that_is_copied_to_a_host_is_judged() -> None:
     compose = "services:\n  a:\n    image: a:1\n    volumes: ['/:/host']\n"
     props: Any = {"remotePath": "/opt/compose.yaml", "source": StringAsset(compose)}
