@@ -56,15 +56,23 @@ _SETTINGS = re.compile(
     re.VERBOSE | re.MULTILINE | re.IGNORECASE,
 )
 """Settings of pods in templates, TOML, Python and properties, as lines or objects; in a sentence they say nothing."""
+_FETCHES = (
+    r"""(?:(?:curl|wget)\b|(?>(?>helm\b[^\n;&|]{0,99}?\stemplate\s)[^\n;&|]{0,500}?"""
+    r"""(?:(?<=\s)["']?|--(?:repo|values)[=\s]["']?)(?:https?|oci)://))"""
+)
+_PLAYS = r"(?>podman\b[^\n;|&]{0,200}?\b(?:kube\s+play|play\s+kube)\b)"
 _REMOTE = re.compile(
     r"\b(?:apply|create|replace)\b[^\n;|&]{0,500}"
-    r"(?:\s-R?[fk]\s*+=?\s*+['\"]?(?:https?://|<\(\s*+(?:curl|wget)\b)|<<<\s*+['\"]?\$\(\s*+(?:curl|wget)\b)"
+    r"(?:\s-R?[fk]\s*+=?\s*+['\"]?(?:https?://|<\(\s*+" + _FETCHES + r")|<<<\s*+['\"]?\$\(\s*+" + _FETCHES + r")"
     r"|--(?:filename|kustomize)[=\s]\s{0,99}['\"]?https?://"
     r"|\b(?:sh|bash)\s(?:[^\n;|&]{0,100}\s)?(?:<\(|-\w{0,5}c\s+['\"]?\$\()\s*+(?:curl|wget)\b"
+    r"|\b" + _PLAYS + r"[^\n;|&]{0,500}\s(?:['\"]?https?://|<\(\s*+(?:curl|wget)\b)"
 )
 _PIPED = re.compile(
-    r"(?:(?:curl|wget|base64\s+(?:-d|-D|--decode)|gunzip|zcat)\b|kustomize\b[^\n;&|]{0,99}(?:https?://|github\.com))"
-    r"(?:[^\n;&]|&(?=[\w%])){0,500}\|&?\s*+(?:sudo\b[^\n;|&]{0,100}\s)?(?:kubectl|oc|k3s|microk8s|k8s|sh|bash)\b"
+    r"(?:(?:base64\s+(?:-d|-D|--decode)|gunzip|zcat)\b|kustomize\b[^\n;&|]{0,99}(?:https?://|github\.com)|"
+    + _FETCHES
+    + r")(?:[^\n;&]|&(?=[\w%])){0,500}\|&?\s*+(?:sudo\b[^\n;|&]{0,100}\s)?"
+    r"(?:(?:kubectl|oc|k3s|microk8s|k8s|sh|bash)\b|" + _PLAYS + r")"
     r"|\b(?:apply|create)\b[^\n;|&]{0,500}\s(?:-k|--kustomize)[= ]\s*(?:github\.com|git@|\S{1,200}\?ref=)"
 )
 _GPUS = re.compile(

@@ -118,11 +118,39 @@ def test_a_setting_behind_a_line_that_goes_on_is_found() -> None:
         "curl -s https://example.com/a.sh 2>&1 | sh; kubectl get pods",
         'sh -c "$(curl -fsSL https://example.com/a.sh)" && kubectl get pods',
         "bash <(curl -s https://example.com/a.sh); kubectl get pods",
+        "helm template a https://example.com/a-1.2.3.tgz | kubectl apply -f -",
+        "helm --debug template a 'https://example.com/a.tgz' --set x=1 | sed s/a/b/ | sudo kubectl apply -f -",
+        "helm template a oci://example.com/a --version 1.2.3 \\\n  | kubectl apply -f -",
+        "helm template a b --repo https://example.com | kubectl apply -f -",
+        "helm template a --repo=https://example.com b | kubectl apply -f -",
+        "kubectl apply -f <(helm template a https://example.com/a-1.2.3.tgz)",
+        "podman kube play https://example.com/a.yaml",
+        "podman --log-level=debug play kube --replace 'https://example.com/a.yaml'",
+        "podman kube play <(curl -s https://example.com/a.yaml)",
+        "curl -s https://example.com/a.yaml | podman kube play -",
     ],
 )
 def test_a_manifest_from_the_network_is_found_in_every_spelling(command: str) -> None:
     [finding] = findings(COMMAND, {"create": command})
     assert (finding.rule, finding.found) == ("raw-yaml", "a manifest from the network, or in disguise")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "helm template a ./charts/a | kubectl apply -f -",
+        "helm template a ./charts/a --set url=https://example.com --set 'b=https://example.com' | kubectl apply -f -",
+        "helm template a https://example.com/a-1.2.3.tgz > a.yaml",
+        "helm template a https://example.com/a-1.2.3.tgz | grep image:; kubectl get pods",
+        "kubectl apply -f <(helm template a ./charts/a)",
+        "podman kube play ./a.yaml --annotation docs=https://example.com",
+        "podman kube play a.yaml; curl -s https://example.com",
+        "podman pull https://example.com/a && podman kube play a.yaml",
+        "curl -s https://example.com/a.tar | podman load",
+    ],
+)
+def test_near_to_them_what_the_program_has_passes(command: str) -> None:
+    assert findings(COMMAND, {"create": command}) == ()
 
 
 _AS_JSON_PATCH = (
