@@ -14,9 +14,11 @@ from policy.workloads import Document, Field
 ENFORCE = "pod-security.kubernetes.io/enforce"
 VERSION = f"{ENFORCE}-version"
 GUARD = "kai-anywhere.io/pod-guard"
-_LEVELS = frozenset({"baseline", "restricted"})
-_OLD_VERSION = re.compile(r"v1\.(?:\d|1\d|2[0-2])")
+OLD_VERSION = r"v1\.(?:[0-9]|1[0-9]|2[0-2])"
 """Before v1.23 the levels lack checks: baseline those of seccomp profiles, restricted others too (Kubernetes v1.36)."""
+OLD_WHY = "the level of this version lacks checks, such as the one of seccomp profiles"
+OLD_REMEDY = "set it to latest, or to the version of the cluster; or leave the label out"
+_LEVELS = frozenset({"baseline", "restricted"})
 _DRA_ADMIN = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
 _CONSTRAINTS = (
     "allowPrivilegedContainer",
@@ -37,13 +39,8 @@ def _check(document: Document, stack: StackFacts) -> Iterator[Violation]:
             yield Violation(field.path, field.value)
     for field in _labels(document, VERSION):
         version = text_of(field.value)
-        if _OLD_VERSION.fullmatch(version):
-            yield Violation(
-                field.path,
-                Told(version),
-                "the level of this version lacks checks, such as the one of seccomp profiles",
-                "set it to latest, or to the version of the cluster; or leave the label out",
-            )
+        if re.fullmatch(OLD_VERSION, version):
+            yield Violation(field.path, Told(version), OLD_WHY, OLD_REMEDY)
     for field in _labels(document, GUARD):
         if field.value != "enforce":
             yield Violation(

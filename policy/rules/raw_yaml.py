@@ -6,11 +6,15 @@ a shell would understand.
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from pod_checks import table
 from policy.containers import host_power_of_command, host_power_of_compose
 from policy.findings import Told, Violation
 from policy.reading import TEXT, Path, list_of
 from policy.rule import Rule
+from policy.rules import rbac
+from policy.rules.namespaces import OLD_REMEDY, OLD_VERSION, OLD_WHY
 from policy.stack_platform import StackFacts
 from policy.workloads import CONTAINER_LISTS, Document, is_compose
 
@@ -92,6 +96,75 @@ _GUARDS = re.compile(
     re.VERBOSE,
 )
 _TAKES_AWAY = re.compile(r"(?<![=\w])(?:delete|patch|edit|replace|label)\b")
+_READ_OF_KUBELETS = r"""/(?:metrics|stats|healthz|configz|pods)(?:/\w{1,99}){0,9}/?(?=[\s?"'`);|&]|$)"""
+_VERSION_LABEL = r"pod-security\.kubernetes\.io(?:/|~1)enforce-version"
+_OLD_VALUE = rf"""\\?["']?{OLD_VERSION}(?![0-9])"""
+_OPTION = r"""[=\s]\s{0,99}\\?["']?"""
+_IN_SYSTEM = r"""\s(?:-n[=\s]?|--namespace[=\s])\s{0,99}["']?kube-system(?![\w.-])"""
+
+
+class _Door(NamedTuple):
+    """A command that gets rights which no object of the program says: its pattern, and what a finding says of it."""
+
+    pattern: re.Pattern[str]
+    found: str
+    why: str
+    remedy: str
+
+
+_DOORS = (
+    _Door(
+        re.compile(rf"/api/v1/nodes/(?:\$\([^()\n]{{1,200}}\)|[^\s/()]{{1,253}})/proxy\b(?!{_READ_OF_KUBELETS})"),
+        "a request to a node's kubelet",
+        rbac.KUBELET_WHY,
+        "use kubectl exec, logs or top; requests for metrics, stats, healthz, configz and pods pass",
+    ),
+    _Door(
+        re.compile(rf"--as-group{_OPTION}system:masters(?![\w:.-])"),
+        "a command as system:masters",
+        "the group may do everything, and no role limits it",
+        "give the command's account a role with the verbs and resources that are used",
+    ),
+    _Door(
+        re.compile(
+            r"""(?:--overrides[=\s]|\bpatch\s)(?:[^;|&]{0,1000}?|[^\n;|&']{0,200}'[^']{0,1000}?)"""
+            r"""\bnodeName\\?["']\s{0,99}:\s{0,99}\\?["'][\w$]|/spec/nodeName\\?["']"""
+        ),
+        "a pod's node name",
+        table.BY_NAME["node_names"].why,
+        table.BY_NAME["node_names"].remedy,
+    ),
+    _Door(
+        re.compile(
+            rf"""{_VERSION_LABEL}(?:\\?["']?\s*[:=]\s*|[^{{}}]{{0,200}}\bvalue\\?["']?\s*:\s*){_OLD_VALUE}"""
+            rf"""|\bvalue\\?["']?\s*:\s*{_OLD_VALUE}[^{{}}]{{0,200}}{_VERSION_LABEL}"""
+        ),
+        "an old version of a Pod Security level",
+        OLD_WHY,
+        OLD_REMEDY,
+    ),
+    _Door(
+        re.compile(
+            r"\bcreate\s+(?:cluster)?role\b"
+            rf"(?=[^\n;|&]{{0,500}}\s--verb{_OPTION}(?:\w{{1,20}},){{0,20}}(?:update|patch)\b)"
+            rf"[^\n;|&]{{0,500}}\s--resource{_OPTION}(?:[\w./-]{{1,99}},){{0,20}}"
+            r"(?:ns|namespaces?)(?:/status|/finalize)?(?![\w./-])"
+        ),
+        "a role that may change namespaces",
+        rbac.NAMESPACES_WHY,
+        rbac.NAMESPACES_REMEDY,
+    ),
+    _Door(
+        re.compile(
+            rf"(?:{_IN_SYSTEM}[^\n;|&]{{0,200}}\bcreate\s+rolebinding\b"
+            rf"|\bcreate\s+rolebinding\b(?=[^\n;|&]{{0,500}}{_IN_SYSTEM}))"
+            rf"[^\n;|&]{{0,500}}\s--clusterrole{_OPTION}(?:admin|edit)(?![\w:.-])"
+        ),
+        "an editor of kube-system",
+        rbac.PRIVILEGED_NAMESPACE_WHY,
+        rbac.PRIVILEGED_NAMESPACE_REMEDY,
+    ),
+)
 _CHECKED_ELSEWHERE = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "CustomResourceDefinition")
 """Their expressions and descriptions name security fields; the rule `admission` reads those that add something."""
 
@@ -128,7 +201,7 @@ def _check(document: Document, _: StackFacts) -> Iterator[Violation]:
 
 
 def _ways_around(path: Path, text: str) -> Iterator[Violation]:
-    """Containers past the scheduler, and commands that take the guards away."""
+    """Containers past the scheduler, rights by a side door, and commands that take the guards away."""
     if any(_CONTAINER_TOOLS.search(_command_before(text, match)) for match in _GPUS.finditer(text)):
         yield Violation(
             (*path, TEXT),
@@ -136,6 +209,10 @@ def _ways_around(path: Path, text: str) -> Iterator[Violation]:
             "it gets GPUs that the scheduler gave to others",
             "run it as a pod that requests its GPU",
         )
+    set_text = _SELECTORS.sub(" ", text)
+    for door in _DOORS:
+        if door.pattern.search(set_text):
+            yield Violation((*path, TEXT), Told(door.found), door.why, door.remedy)
     for match in _GUARDS.finditer(text):
         if "xargs" in match.group() or _TAKES_AWAY.search(_command_before(text, match)):
             yield Violation(
@@ -169,7 +246,7 @@ def _runs(text: str) -> bool:
 
 RULE = Rule(
     name="raw-yaml",
-    title="No script starts or applies anything privileged, applies manifests from the network, or removes a guard.",
+    title="No script applies anything privileged or from the network, takes rights past its roles, or removes a guard.",
     why="what a program applies at run time passes this pack and the review by",
     remedy="register the object in the program, without the privilege",
     reads=frozenset(),

@@ -42,27 +42,25 @@ _SYSTEM_NAMESPACE = "kube-system"
 """Its pods may be privileged, and its service accounts are those of Kubernetes' controllers."""
 _SYSTEM_WHY = "the role is a controller's own: whoever has it reads secrets, or starts pods in every namespace"
 _EDIT_WHY = "for the whole cluster it reads every secret and acts as every service account, the controllers' included"
-_PRIVILEGED_NAMESPACE_WHY = (
+PRIVILEGED_NAMESPACE_WHY = (
     "pods of this namespace may be privileged: the role's holder starts them, and acts as every service account there"
 )
-_PRIVILEGED_NAMESPACE_REMEDY = (
-    "write a role with the verbs and resources that are used, or bind it in another namespace"
-)
+PRIVILEGED_NAMESPACE_REMEDY = "write a role with the verbs and resources that are used, or bind it in another namespace"
 _APPROVE_WHY = "its holder lets itself have a certificate of any user"
 _ROLE_REMEDY = "write a role with the verbs and resources that are used"
 _EVERYBODY_WHY = "the group is everything or everybody"
 _EVERYBODY_REMEDY = "name the accounts or the team's group"
 _IMPERSONATE_WHY = "its holder acts as anybody"
-_KUBELET_WHY = "the kubelet's interface runs commands in every pod of the node, past admission and audit"
+KUBELET_WHY = "the kubelet's interface runs commands in every pod of the node, past admission and audit"
 _ACCOUNTS_WHY = "its holder makes tokens of other accounts"
-_NAMESPACES_WHY = "its holder lowers the Pod Security level of a namespace, or takes the cluster's guard away from it"
-_NAMESPACES_REMEDY = "leave the verb out, and set the labels of namespaces in the program"
+NAMESPACES_WHY = "its holder lowers the Pod Security level of a namespace, or takes the cluster's guard away from it"
+NAMESPACES_REMEDY = "leave the verb out, and set the labels of namespaces in the program"
 _WHY = {
     "escalate": "its holder writes itself any role",
     "bind": "its holder binds itself to any role",
     "impersonate": _IMPERSONATE_WHY,
-    "nodes/proxy": _KUBELET_WHY,
-    "*/proxy": _KUBELET_WHY,
+    "nodes/proxy": KUBELET_WHY,
+    "*/proxy": KUBELET_WHY,
     "serviceaccounts/token": _ACCOUNTS_WHY,
     "*/token": _ACCOUNTS_WHY,
 }
@@ -102,7 +100,7 @@ def _bindings(document: Document, stack: StackFacts) -> Iterator[Violation]:
             and document.namespace in _privileged_namespaces(stack)
         ):
             path = (*field.path, "name")
-            yield Violation(path, Told(role), _PRIVILEGED_NAMESPACE_WHY, _PRIVILEGED_NAMESPACE_REMEDY)
+            yield Violation(path, Told(role), PRIVILEGED_NAMESPACE_WHY, PRIVILEGED_NAMESPACE_REMEDY)
     roles = {text_of(dict_of(field.value).get("name")) for field in document.fields("roleRef")}
     everybody = _EVERYBODY - {"system:authenticated"} if roles and roles <= _PUBLIC else _EVERYBODY
     for field in document.fields("subjects"):
@@ -162,7 +160,7 @@ def _relabels(path: Path, rule: dict[str, object]) -> Iterator[Violation]:
         return
     for index, verb in enumerate(list_of(rule.get("verbs"))):
         if text_of(verb).casefold() in _CHANGING:
-            yield Violation((*path, "verbs", index), verb, _NAMESPACES_WHY, _NAMESPACES_REMEDY)
+            yield Violation((*path, "verbs", index), verb, NAMESPACES_WHY, NAMESPACES_REMEDY)
 
 
 def _logs_in(rule: dict[str, object]) -> bool:

@@ -132,6 +132,15 @@ def test_depth_that_nobody_judges_is_a_finding(depth: int) -> None:
         "kubectl " + "base64 -d " * 40_000,
         "apiVersion: <<a\nkubectl apply <<a\n" * 10_000,
         '"' * 99_999,
+        "helm template " * 8_000,
+        "helm template a https://example.com/a " * 3_000,
+        "podman kube play " * 6_000,
+        "kubectl --overrides patch " * 4_000,
+        "kubectl get --raw /api/v1/nodes/" * 3_000,
+        "kubectl get -l " + "pod-security.kubernetes.io/" * 4_000,
+        "kubectl pod-security.kubernetes.io/enforce-version " * 2_000,
+        "kubectl create role --verb=get,list --resource=a,b " * 2_000,
+        "kubectl create rolebinding -n kube-system --clusterrole " * 2_000,
     ],
 )
 def test_long_text_is_judged_in_time(text: str) -> None:

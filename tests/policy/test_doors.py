@@ -153,6 +153,97 @@ def test_near_to_them_what_the_program_has_passes(command: str) -> None:
     assert findings(COMMAND, {"create": command}) == ()
 
 
+_TO_KUBELETS = "a request to a node's kubelet"
+_AS_MASTERS = "a command as system:masters"
+_NODE_NAME = "a pod's node name"
+_OLD_VERSION = "an old version of a Pod Security level"
+_CHANGES_NAMESPACES = "a role that may change namespaces"
+_EDITS_SYSTEM = "an editor of kube-system"
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("kubectl get --raw /api/v1/nodes/x86-1/proxy/run/team/web/app?cmd=id", _TO_KUBELETS),
+        ("kubectl get --raw='/api/v1/nodes/x86-1/proxy/logs/'", _TO_KUBELETS),
+        ('kubectl get --raw "/api/v1/nodes/$NODE:10250/proxy/exec/team/web/app"', _TO_KUBELETS),
+        (
+            "kubectl create --raw /api/v1/nodes/$(kubectl get nodes -o name | head -1)/proxy/run/a/b/c -f -",
+            _TO_KUBELETS,
+        ),
+        ("kubectl get --raw /api/v1/nodes/x86-1/proxy/metrics/../run/a/b/c", _TO_KUBELETS),
+        ("kubectl proxy & curl localhost:8001/api/v1/nodes/x86-1/proxy/exec/a/b/c", _TO_KUBELETS),
+        ("kubectl --as-group system:masters --as a delete ns b", _AS_MASTERS),
+        ("kubectl get secrets --as=a --as-group=system:masters", _AS_MASTERS),
+        ("helm install a ./b --kube-as-group a; oc get pods --as a --as-group 'system:masters'", _AS_MASTERS),
+        ('kubectl run a --image=a:1 --overrides=\'{"spec":{"nodeName":"x86-1"}}\'', _NODE_NAME),
+        ('kubectl run a --image=a:1 --overrides \'\n{\n  "spec": {\n    "nodeName": "$NODE"\n  }\n}\'', _NODE_NAME),
+        ('kubectl run a --overrides "{\\"spec\\":{\\"nodeName\\":\\"x86-1\\"}}" --image=a:1', _NODE_NAME),
+        ('kubectl run a --image=a:1 --overrides=\'{"a":"b; c","spec":{"nodeName":"x86-1"}}\'', _NODE_NAME),
+        ('kubectl patch deploy a -p \'{"spec":{"template":{"spec":{"nodeName":"x86-1"}}}}\'', _NODE_NAME),
+        (
+            (
+                "kubectl patch deploy a --type=json -p "
+                '\'[{"op":"add","path":"/spec/template/spec/nodeName","value":"x86-1"}]\''
+            ),
+            _NODE_NAME,
+        ),
+        ("kubectl label ns team pod-security.kubernetes.io/enforce-version=v1.0", _OLD_VERSION),
+        ("kubectl label ns team 'pod-security.kubernetes.io/enforce-version'=\"v1.22\"", _OLD_VERSION),
+        ("kubectl create role a --verb=get,patch --resource=namespaces", _CHANGES_NAMESPACES),
+        ("kubectl create clusterrole a --resource pods,ns --verb get --verb 'update'", _CHANGES_NAMESPACES),
+        ("kubectl create clusterrole a --verb=patch --resource=namespaces/status", _CHANGES_NAMESPACES),
+        ("kubectl create rolebinding a --clusterrole=edit --user=a -n kube-system", _EDITS_SYSTEM),
+        ("kubectl --namespace kube-system create rolebinding a --clusterrole 'admin' --user=a", _EDITS_SYSTEM),
+        ("kubectl create rolebinding a --namespace=kube-system --user=a --clusterrole=edit", _EDITS_SYSTEM),
+    ],
+)
+def test_a_command_that_gets_rights_by_a_side_door_is_found_and_told(command: str, found: str) -> None:
+    [finding] = findings(COMMAND, {"create": f"set -e\n{command}\n"})
+    assert (finding.rule, finding.found) == ("raw-yaml", found)
+
+
+@pytest.mark.parametrize(
+    "words", [["get", "--raw", "/api/v1/nodes/a/proxy/run/b/c/d"], ["--as-group", "system:masters"]]
+)
+def test_a_side_door_is_found_in_the_words_of_a_container(words: list[str]) -> None:
+    for key, value in (("command", ["kubectl", *words]), ("args", ["-c", f"kubectl {' '.join(words)}"])):
+        [finding] = findings(POD, changed(pod(), f"spec.containers.0.{key}", value))
+        assert finding.rule == "raw-yaml"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kubectl get --raw /api/v1/nodes/x86-1/proxy/metrics/cadvisor | grep memory",
+        'kubectl get --raw "/api/v1/nodes/$NODE/proxy/stats/summary?only_cpu_and_memory=true"',
+        "kubectl get --raw /api/v1/nodes/x86-1/proxy/configz",
+        "kubectl get --raw /api/v1/nodes/x86-1/status; kubectl get --raw /apis/metrics.k8s.io/v1beta1/nodes",
+        "kubectl get --raw /api/v1/namespaces/team/services/web:80/proxy/run",
+        "kubectl auth can-i get pods --as a --as-group=team --as-group system:authenticated",
+        "kubectl get pods --as system:serviceaccount:team:web",
+        'kubectl run a --image=a:1 --overrides=\'{"spec":{"nodeSelector":{"kubernetes.io/arch":"arm64"}}}\'',
+        'kubectl run a --image=a:1 --overrides=\'{"spec":{"nodeName":""}}\'',
+        "kubectl get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName",
+        "kubectl run a --overrides='{}' --image=a:1; kubectl get pods -o json | jq '{\"nodeName\": \"x\"}'",
+        "kubectl get pods --field-selector spec.nodeName=x86-1",
+        "kubectl label ns team pod-security.kubernetes.io/enforce-version=v1.30",
+        "kubectl label ns team pod-security.kubernetes.io/enforce-version=latest",
+        "kubectl label ns team pod-security.kubernetes.io/warn-version=v1.0",
+        "kubectl get ns -l pod-security.kubernetes.io/enforce-version=v1.0",
+        "kubectl create clusterrole a --verb=get,list,create --resource=namespaces",
+        "kubectl create clusterrole a --verb=patch --resource=pods,namespaces.example.com",
+        "kubectl create role a --verb=get --resource=namespaces; kubectl create role b --verb=patch --resource=pods",
+        "kubectl create rolebinding a --clusterrole=edit --user=a -n team",
+        "kubectl create rolebinding a --clusterrole=edit --serviceaccount=kube-system:a -n team",
+        "kubectl create rolebinding a --clusterrole=view --user=a -n kube-system",
+        "kubectl create rolebinding a --clusterrole=edit --user=a -n kube-system-tools",
+    ],
+)
+def test_near_to_a_side_door_a_harmless_command_passes(command: str) -> None:
+    assert findings(COMMAND, {"create": f"set -e\n{command}\n"}) == ()
+
+
 _AS_JSON_PATCH = (
     "kubectl patch ns team --type=json -p '"
     '[{{"op":"add","path":"/metadata/labels/pod-security.kubernetes.io~1enforce{}","value":"{}"}}]\''
@@ -164,7 +255,13 @@ _AS_MERGE_PATCH = 'kubectl patch ns team -p \'{{"metadata":{{"labels":{{"{}":{}}
     "command",
     [
         _AS_JSON_PATCH.format("", "privileged"),
+        _AS_JSON_PATCH.format("-version", "v1.0"),
+        (
+            "kubectl patch ns team --type=json -p '"
+            '[{"value":"v1.9","op":"add","path":"/metadata/labels/pod-security.kubernetes.io~1enforce-version"}]\''
+        ),
         _AS_MERGE_PATCH.format("pod-security.kubernetes.io/enforce", "null"),
+        _AS_MERGE_PATCH.format("pod-security.kubernetes.io/enforce-version", ' "v1.18"'),
         _AS_MERGE_PATCH.format("kai-anywhere.io/pod-guard", "null"),
         _AS_MERGE_PATCH.format("kai-anywhere.io/pod-guard", ' "off"'),
         'kubectl label ns team kai-anywhere.io/pod-guard=""',
