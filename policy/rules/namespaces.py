@@ -15,8 +15,8 @@ ENFORCE = "pod-security.kubernetes.io/enforce"
 VERSION = f"{ENFORCE}-version"
 GUARD = "kai-anywhere.io/pod-guard"
 OLD_VERSION = r"v1\.(?:[0-9]|1[0-9]|2[0-2])"
-"""Before v1.23 the levels lack checks: baseline those of seccomp profiles, restricted others too (Kubernetes v1.36)."""
-OLD_WHY = "the level of this version lacks checks, such as the one of seccomp profiles"
+"""Levels got checks of seccomp profiles in v1.19, of users in v1.23, and then none before v1.34 (Kubernetes v1.36)."""
+OLD_WHY = "before v1.23 the levels lack checks, such as those of seccomp profiles and users"
 OLD_REMEDY = "set it to latest, or to the version of the cluster; or leave the label out"
 _LEVELS = frozenset({"baseline", "restricted"})
 _DRA_ADMIN = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
