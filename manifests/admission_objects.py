@@ -149,6 +149,9 @@ def binder(settings: StackSettings) -> str:
 
 POD_CREATION = requests(["CREATE"], ["pods"])
 """Pods as they are created: their containers can't change later, and KAI and Jobs update pods."""
+HAS_CONTAINERS: Mapping[str, str] = MappingProxyType({"has-containers": "object.spec.containers != null"})
+"""A condition of policies that read a pod's containers. Kubernetes refuses a pod without any after all changes; until
+then the list is null, and CEL's error would be told in place of that refusal."""
 
 
 def _mutating(settings: StackSettings) -> str:

@@ -112,11 +112,13 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     def is_for(self, pod: Pod, namespace: str) -> bool:
         """Whether a pod is to be changed, wherever it runs.
 
-        Namespace and labels are looked at here too: whoever widens the webhook's selectors gets no privilege by it.
+        Namespace and labels are looked at here too: whoever widens the webhook's selectors gets no privilege by it. A
+        pod without containers is left to Kubernetes, which refuses it.
         """
         return (
             self.pods.namespace in {None, namespace}
             and self.pods.labels.items() <= labels_of(pod).items()
+            and bool(pod["spec"].get("containers"))
             and (not self.by_node or pod["spec"].get("nodeName") in self.by_node)
         )
 

@@ -35,7 +35,7 @@ class _Container(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
-    containers: list[_Container]
+    containers: list[_Container] | None = None
     initContainers: list[_Container] | None = None  # noqa: N815
     volumes: list[_Named] | None = None
     nodeName: str | None = None  # noqa: N815

@@ -12,6 +12,7 @@ from config.gvirtus import FRONTEND_ALLOWED, FRONTENDS_NAMESPACE, FrontendSettin
 from config.kai import GpuSharingMode
 from config.stack import StackSettings
 from manifests.admission_objects import (
+    HAS_CONTAINERS,
     POD_CREATION,
     Validation,
     json_patch,
@@ -157,6 +158,7 @@ def placement_policy(settings: StackSettings) -> Manifest:
         _pods(settings),
         [json_patch(f"{_remote()} ? {_add_selector(FRONTEND_ALLOWED)} :\n{_add_selector(GPU_PRESENT)}")],
         conditions={
+            **HAS_CONTAINERS,
             "asks-for-a-gpu": f"({_remote()}) ? ({_whole()}) : ({_whole()} || {_fraction(settings)})",
             "no-node-yet": "object.spec.?nodeName.orValue('') == ''",
         },

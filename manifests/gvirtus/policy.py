@@ -9,6 +9,7 @@ from config.gvirtus import BackendKind, GvirtusSettings
 from config.stack import StackSettings
 from manifests import reservation
 from manifests.admission_objects import (
+    HAS_CONTAINERS,
     POD_CREATION,
     Validation,
     apply_configuration,
@@ -80,6 +81,7 @@ def injection_policy(settings: StackSettings, gvirtus: GvirtusSettings, kind: Ba
         _labelled_pods(settings),
         [*(json_patch(_volume_patch(volume)) for volume in fragment.volumes), apply_configuration(expression)],
         conditions={
+            **HAS_CONTAINERS,
             f"a-{kind.value}-backend": f"{_backend(gvirtus)} in {literal(names)}",
             # It is asked once for each backend's Service; where there is none, the pod is refused in words.
             "its-service": f"params.metadata.name == {_backend(gvirtus)}",

@@ -34,6 +34,7 @@ from tests.support.gvirtus.cases import (
     stable,
     stack_of,
     template,
+    unlabelled,
 )
 
 REMOTE = parse(stack_of(gvirtus_webhook())).gvirtus
@@ -140,6 +141,14 @@ class CarrierTests:
         message = refused(api, wanted)
         assert refusal(wanted) in message
         assert "rename your volume" in message
+
+    @pytest.mark.parametrize("labelled", [True, False])
+    @pytest.mark.parametrize("spec", [{}, {"containers": None}, {"containers": []}])
+    def test_a_pod_without_containers_is_refused_in_kubernetes_own_words(
+        self, api: httpx2.Client, spec: Json, labelled: bool
+    ) -> None:
+        wanted = (pod() if labelled else unlabelled(pod())) | {"spec": spec}
+        assert refused(api, wanted) == 'Pod "app" is invalid: spec.containers: Required value'
 
     @pytest.mark.parametrize("where", ["containers", "initContainers"])
     def test_a_mount_in_the_way_is_refused(self, api: httpx2.Client, where: str) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from agents.admission.endpoints import EndpointsFile
 from agents.admission.errors import RefusalError, SettingsError
-from testbed.admission.objects import ENDPOINTS, gvirtus_pod, mutations, request, served, stack
+from agents.admission.review import Answer
+from testbed.admission.objects import ENDPOINTS, gvirtus_pod, mutations, request, reservation_pod, served, stack
 from testbed.stacks import Json, changed
 from tests.support.gvirtus.cases import CASES
 
@@ -146,13 +147,12 @@ def test_a_second_pass_changes_nothing_of_the_cases_that_run_on_a_real_api_serve
     assert (once == pod) == (name == "lupine set by hand"), "all others get something"
 
 
-def test_a_pod_without_containers_is_left_to_the_api_server_which_refuses_it() -> None:
-    pod = gvirtus_pod()
-    pod["spec"] = {"containers": [], "initContainers": None}
-    after = mutate(pod)
-    assert after["spec"]["containers"] == []
-    assert mutate(after) == after
-    assert not warnings(pod)
+@pytest.mark.parametrize("spec", [{}, {"containers": None}, {"containers": [], "initContainers": None}])
+@pytest.mark.parametrize("mutation", ["gvirtus", "reservation"])
+def test_a_pod_without_containers_is_left_to_the_api_server_which_refuses_it(mutation: str, spec: Json) -> None:
+    pod = {"gvirtus": gvirtus_pod(), "reservation": reservation_pod()}[mutation]
+    pod["spec"] = spec | {"nodeName": "jetson-1"}
+    assert served().answer(mutation, request(pod)) == Answer(allowed=True)
 
 
 def test_a_mount_in_the_way_of_an_init_container_is_refused_too() -> None:

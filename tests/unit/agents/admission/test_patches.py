@@ -193,7 +193,7 @@ def test_a_patch_that_leads_elsewhere_is_not_sent(monkeypatch: pytest.MonkeyPatc
     [
         ("null", "Expected `object`"),
         ("{}", "required field `spec`"),
-        ('{"spec": {}}', "required field `containers`"),
+        ('{"spec": {"containers": {}}}', r"Expected `array \| null`"),
         ('{"spec": {"containers": [{}]}}', "required field `name`"),
         ('{"spec": {"containers": [], "nodeName": 1}}', r"Expected `str \| null`.*nodeName"),
         ('{"metadata": {"labels": {"a": 1}}, "spec": {"containers": []}}', "Expected `str`"),
