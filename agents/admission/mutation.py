@@ -220,7 +220,8 @@ def _with_fragment(container: _Entry, fragment: Fragment, values: Mapping[str, s
         existing = _variables(container, fragment)
         paths = {mount["mountPath"]: mount["name"] for mount in fragment.volume_mounts}
         path_taken = any(
-            mount["mountPath"] in paths and mount.get("name") != paths[mount["mountPath"]]
+            mount["mountPath"].removesuffix("/") in paths
+            and mount.get("name") != paths[mount["mountPath"].removesuffix("/")]
             for mount in container.get("volumeMounts") or ()
         )
         if path_taken and not existing:

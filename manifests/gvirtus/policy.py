@@ -135,8 +135,8 @@ def requests_policy(settings: StackSettings, gvirtus: GvirtusSettings) -> Manife
     )
     path_is_ours = Validation(
         "!variables.file || variables.containers.all(c, c.?env.orValue([]).exists(e, e.name == "
-        f"{literal(injected.GVIRTUS_VARIABLE)}) || c.?volumeMounts.orValue([]).all(m, m.mountPath != "
-        f"{literal(injected.PATH)} || m.name == {literal(injected.VOLUME)}))",
+        f"{literal(injected.GVIRTUS_VARIABLE)}) || c.?volumeMounts.orValue([]).all(m, "
+        f"!({_is_at(injected.PATH)}) || m.name == {literal(injected.VOLUME)}))",
         injected.PATH_TAKEN,
         forbidden=False,
     )
@@ -209,9 +209,14 @@ def _wants(fragment: Fragment) -> str:
     [mount] = fragment.volume_mounts
     return (
         f"!c.?env.orValue([]).exists(e, e.name == {name} && e.?value.orValue('') != {value})"
-        f" && !c.?volumeMounts.orValue([]).exists(m, m.mountPath == {literal(mount['mountPath'])}"
+        f" && !c.?volumeMounts.orValue([]).exists(m, {_is_at(mount['mountPath'])}"
         f" && m.name != {literal(mount['name'])})"
     )
+
+
+def _is_at(path: str) -> str:
+    """Whether mount `m` is at a path; a slash at its end makes it no other one."""
+    return f"m.mountPath in {literal([path, f'{path}/'])}"
 
 
 def _volume_patch(volume: Manifest) -> str:

@@ -92,10 +92,10 @@ def own_file() -> Json:
     return result
 
 
-def own_file_at_our_path() -> Json:
+def own_file_at_our_path(mounted_at: str = PATH, value: str = f"{PATH}/mine.json") -> Json:
     result = pod(
-        env=[{"name": "GVIRTUS_CONFIG", "value": f"{PATH}/mine.json"}],
-        volumeMounts=[{"name": "mine", "mountPath": PATH}],
+        env=[{"name": "GVIRTUS_CONFIG", "value": value}],
+        volumeMounts=[{"name": "mine", "mountPath": mounted_at}],
     )
     result["spec"]["volumes"] = [{"name": "mine", "emptyDir": {}}]
     return result
@@ -126,6 +126,7 @@ CASES: dict[str, Callable[[], Json]] = {
     "no volume": without_token,
     "own file in one container": own_file,
     "own file at our path": own_file_at_our_path,
+    "own file at our path with a slash": lambda: own_file_at_our_path(mounted_at=f"{PATH}/", value=PATH),
     "backend by name": lambda: annotated(gvirtus_io__backend="gpu-c"),
     "lupine": lambda: annotated(gvirtus_io__backend="gpu-b"),
     "lupine in every container": lambda: (

@@ -151,10 +151,11 @@ class CarrierTests:
         assert refused(api, wanted) == 'Pod "app" is invalid: spec.containers: Required value'
 
     @pytest.mark.parametrize("where", ["containers", "initContainers"])
-    def test_a_mount_in_the_way_is_refused(self, api: httpx2.Client, where: str) -> None:
+    @pytest.mark.parametrize("path", [PATH, f"{PATH}/"])
+    def test_a_mount_in_the_way_is_refused(self, api: httpx2.Client, where: str, path: str) -> None:
         wanted = pod()
         wanted["spec"]["volumes"] = [{"name": "mine", "emptyDir": {}}]
-        mounts = [{"name": "mine", "mountPath": PATH}]
+        mounts = [{"name": "mine", "mountPath": path}]
         if where == "containers":
             wanted["spec"]["containers"][0]["volumeMounts"] = mounts
         else:

@@ -73,8 +73,9 @@ def test_a_volume_of_ours_without_defaults_is_taken_for_ours() -> None:
     assert mutate(once) == once
 
 
-def test_a_mount_at_our_path_is_the_users_where_the_variable_is_too() -> None:
-    mounts = [{"name": "mine", "mountPath": "/run/gvirtus/properties.json"}]
+@pytest.mark.parametrize("ending", ["", "/"])
+def test_a_mount_at_our_path_is_the_users_where_the_variable_is_too(ending: str) -> None:
+    mounts = [{"name": "mine", "mountPath": f"/run/gvirtus/properties.json{ending}"}]
     container = {"name": "app", "image": "a:1", "env": [VARIABLE], "volumeMounts": mounts}
     assert mutate(gvirtus_pod(container))["spec"]["containers"] == [container]
 
@@ -198,8 +199,9 @@ def test_a_volume_of_our_name_that_is_another_is_refused_with_the_way_out() -> N
         mutate(pod)
 
 
-def test_a_mount_at_our_path_that_is_another_is_refused_with_the_way_out() -> None:
-    mounts = [{"name": "mine", "mountPath": "/run/gvirtus/properties.json"}]
+@pytest.mark.parametrize("ending", ["", "/"])
+def test_a_mount_at_our_path_that_is_another_is_refused_with_the_way_out(ending: str) -> None:
+    mounts = [{"name": "mine", "mountPath": f"/run/gvirtus/properties.json{ending}"}]
     pod = gvirtus_pod({"name": "app", "image": "a:1", "volumeMounts": mounts})
     with pytest.raises(RefusalError, match=r"something else is mounted at /run/gvirtus.*set GVIRTUS_CONFIG"):
         mutate(pod)
