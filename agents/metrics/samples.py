@@ -62,7 +62,9 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
     advertised = _Family("kai_anywhere_node_gpus_advertised", "GPUs and MIG slices that pods may have", "node")
     total = _Family("kai_anywhere_node_gpu_memory_bytes", "GPU memory of the node that KAI can share", "node")
     allocated = _Family("kai_anywhere_node_gpu_memory_allocated_bytes", "GPU memory of the node that pods have", "node")
-    free = _Family("kai_anywhere_node_gpu_memory_free_bytes", "GPU memory of the node that no pod has", "node")
+    free = _Family(
+        "kai_anywhere_node_gpu_memory_free_bytes", "GPU memory of the node that more pods can get together", "node"
+    )
     largest = _Family(
         "kai_anywhere_node_gpu_memory_largest_free_bytes", "The most that one more pod gets of one GPU there", "node"
     )
@@ -85,10 +87,9 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Iterator[Metric]:
         # Of other nodes' memory nobody keeps account, whichever of their pods KAI has put on a GPU.
         if node.sharing.value == "kai":
             allocated.add(_sum(gpu.taken_mib for gpu in node.gpus), node.name)
-            left = [None if gpu.free_mib is None else max(0, gpu.free_mib) for gpu in node.gpus]
+            left = [max(0, gpu.free_mib) if node.takes_pods else 0 for gpu in node.gpus if gpu.free_mib is not None]
             free.add(_sum(left), node.name)
-            most = max((mib for mib in left if mib is not None), default=None)
-            largest.add(_bytes(most if most is None or node.takes_pods else 0), node.name)
+            largest.add(_bytes(max(left, default=None)), node.name)
     yield from (family.family for family in families)
 
 

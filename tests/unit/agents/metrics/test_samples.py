@@ -119,15 +119,20 @@ def test_memory_of_a_node_that_kai_does_not_share_is_neither_free_nor_allocated_
     assert said["kai_anywhere_gpu_group_memory_free_bytes"] == {("g", "x86-1"): 26000 * _MIB}
 
 
-def test_the_most_that_one_more_pod_gets_is_nothing_on_a_node_that_takes_none() -> None:
+def test_nothing_is_free_on_a_node_that_takes_no_pods() -> None:
     """As the summary of `kai-anywhere status` says it."""
     cordoned = gpu_node("jetson-2", memory_mib=262144)
     cordoned["spec"]["unschedulable"] = True
     pooled = gpu_node("jetson-3", memory_mib=262144, labels={"kai.scheduler/node-pool": "p"})
-    status = status_of(nodes=[gpu_node("jetson-1"), cordoned, pooled])
-    said = ours(status)["kai_anywhere_node_gpu_memory_largest_free_bytes"]
-    assert said == {("jetson-1",): 131000 * _MIB, ("jetson-2",): 0, ("jetson-3",): 0}
-    assert max(said.values()) == (status.summary.largest_free_mib or 0) * _MIB
+    status = status_of(nodes=[gpu_node("jetson-1"), cordoned, pooled], pods=[reservation("g"), share("a", "g")])
+    said = ours(status)
+    assert (status.summary.free_mib, status.summary.largest_free_mib) == (101000, 101000)
+    for name in ("free", "largest_free"):
+        assert said[f"kai_anywhere_node_gpu_memory_{name}_bytes"] == {
+            ("jetson-1",): 101000 * _MIB,
+            ("jetson-2",): 0,
+            ("jetson-3",): 0,
+        }
 
 
 def test_a_pod_with_two_whole_gpus_is_one_pod() -> None:
