@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from operations.fleet.report import HistoryEntry, Site, site_of
 from operations.stack_file import project_of, read_settings
 from operations.target import ROOT, folder, own_cluster, own_project
 from toolchain.programs import PULUMI
+from toolchain.progress import progress
 
 _AT_ONCE = 8
 _SECONDS = 120
@@ -42,8 +43,12 @@ def read_sites(names: Sequence[str], stacks: Path, waves: Mapping[str, str]) -> 
         except (OperationError, StackConfigError) as error:
             return Site(site=name, wave=waves.get(name), unread=str(error))
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return tuple(pool.map(read, names))
+    told = progress("reading states", len(names), lambda done, total: f"{done} of {total} sites")
+    with told as advance, ThreadPoolExecutor(_AT_ONCE) as pool:
+        reading = [pool.submit(read, name) for name in names]
+        for _ in as_completed(reading):
+            advance(1)
+    return tuple(each.result() for each in reading)
 
 
 def tags_of(checkout: Path) -> Mapping[str, str]:

@@ -3,12 +3,14 @@
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from testbed.stacks import ROOT, STACK_FILES, Json, jetson
 from tests.support.releases import git
 from tests.unit.operations.fleet.test_order import SITES, TEXT
 from toolchain import programs
+from toolchain.progress import progress
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OPERATOR = """
@@ -433,6 +436,16 @@ def test_the_json_is_of_the_documented_form(folder: Path) -> None:
     assert by_name["berlin"]["last"]["result"] == "failed"
     assert by_name["eu-2"] == by_name["eu-2"] | {"unread": None, "resources": 0, "last": None}
     assert "lab-key" not in done.stdout
+
+
+@pytest.mark.usefixtures("_pulumi")
+def test_while_backends_are_asked_it_tells_how_many_have_answered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "progress", partial(progress, plain_interval=0.01))
+    done = _run("status", "--folder", folder, "--json")
+    assert re.search(rf"(?m)^reading states: \d+ of {len(SITES)} sites, \d+ s$", done.stderr), done.stderr
+    json.loads(done.stdout)
 
 
 @pytest.mark.usefixtures("_pulumi")
