@@ -6,6 +6,7 @@ import os
 import platform
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -148,10 +149,15 @@ def _namespaces(settings: StackSettings) -> set[str]:
 
 
 def _secrets(cluster: Cluster) -> Iterator[str]:
-    """What the kubeconfig has of them."""
+    """What the kubeconfig has of them, and the files of tokens that it names."""
+    folder = Path(os.path.expanduser(cluster.chosen.file)).parent
     for user in cluster.chosen.content.get("users") or ():
         content: Mapping[str, Any] = user.get("user") or {}
         yield from (str(content[key]) for key in ("token", "password", "client-key-data") if content.get(key))
+        if file := content.get("tokenFile"):
+            # Of a user who is not asked for, it may be another's, or nowhere.
+            with suppress(OSError):
+                yield (folder / file).read_text(encoding="utf-8", errors="replace").strip()
 
 
 def _server_version(cluster: Cluster) -> str:

@@ -310,6 +310,22 @@ def test_the_command_writes_one_archive_for_its_owner_alone(in_a_checkout: Path)
     assert "kai-anywhere:settings" in json.loads(content["b/settings.json"])
 
 
+def test_a_token_that_the_kubeconfig_has_in_a_file_is_hidden_too(in_a_checkout: Path, secretive: ApiServer) -> None:
+    content = kubeconfig(secretive.url)
+    content["users"] = [
+        {"name": "admin", "user": {"tokenFile": "token"}},
+        {"name": "gone", "user": {"tokenFile": "none"}},
+    ]
+    write_kubeconfig(in_a_checkout.parent / "config", content)
+    (in_a_checkout.parent / "token").write_text("let-me-in\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz"])
+    assert done.exit_code == ExitStatus.WELL, done.output
+    with tarfile.open("b.tar.gz") as archive:
+        logs = [archive.extractfile(name).read().decode() for name in archive.getnames()]  # type: ignore[union-attr]
+    assert f"client token {HIDDEN}" in "".join(logs)
+    assert "let-me-in" not in "".join(logs)
+
+
 @pytest.mark.usefixtures("in_a_checkout")
 def test_more_variables_with_secrets_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAI_ANYWHERE_SECRET_VARIABLES", "MINE")
