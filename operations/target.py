@@ -15,6 +15,7 @@ from config.platform import TegraPlatform, X86Platform
 from config.stack import StackSettings
 from config.yaml_text import dump_yaml
 from manifests.versions import GPU_OPERATOR, KAI_SCHEDULER, ChartPin
+from manifests.wording import first_of
 from operations import kai_programs
 from operations.errors import OperationError
 from operations.stack_file import (
@@ -33,6 +34,7 @@ from toolchain.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGE = ROOT / "package"
+_OPTIONS = "PULUMI_OPTION_"
 PROJECT_LINK = ".project"
 """A link to the folder of a team's own project, whose stack files lie in this checkout: the action `setup` makes it."""
 
@@ -85,6 +87,7 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
     Raises:
         OperationError: if another command works on the same simulator, or there is none.
     """
+    check_exported_options()
     settings = read_settings(ROOT / f"Pulumi.{stack}.yaml")
     if settings.hosts_alone and simulator_only:
         say(f"Stack '{stack}' prepares hosts alone: on the simulator, nothing is left of it.")
@@ -117,6 +120,25 @@ def open_target(stack: str, *, start: bool = True, simulator_only: bool = False)
         except KeyboardInterrupt:
             say(f"The simulator of stack '{stack}' runs on: `make down STACK={stack}` stops it.")
             raise
+
+
+def check_exported_options() -> None:
+    """Refuse to run pulumi with options that somebody has exported for work of his own; the stack is none of them.
+
+    Pulumi takes each of its options from a variable too (3.259). With PULUMI_OPTION_PREVIEW_ONLY an `up` changes
+    nothing, with PULUMI_OPTION_FILE an export prints nothing. Each command says its stack itself, which goes first.
+
+    Raises:
+        OperationError: if there are any.
+    """
+    exported = sorted(
+        name for name, value in os.environ.items() if value and name.startswith(_OPTIONS) and name != f"{_OPTIONS}STACK"
+    )
+    if exported:
+        raise OperationError(
+            f"Pulumi would take options that this command does not give it: {first_of(exported)}. Nothing was changed."
+            f"\nTake them away first: unset {' '.join(exported)}"
+        )
 
 
 @contextmanager

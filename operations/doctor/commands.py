@@ -28,7 +28,7 @@ from operations.errors import OperationError
 from operations.exit_status import ExitStatus
 from operations.options import stack_name
 from operations.reading import Place, hosts_without_cluster, open_place, qualified_name
-from operations.target import own_project
+from operations.target import check_exported_options, own_project
 from toolchain.programs import LANGUAGE_PYTHON, PULUMI
 
 _AGAIN_SECONDS = 2.0
@@ -188,10 +188,11 @@ def hosts_of(stack: str, settings: StackSettings) -> dict[str, HostReport]:
 
     Raises:
         HostLookError: if none of them can be asked.
-        OperationError: if the stack has none.
+        OperationError: if the stack has none, or somebody has exported options of pulumi.
     """
     if not settings.hosts:
         raise OperationError(f"Stack '{stack}' declares no hosts: docs/hosts.md says how. Leave --hosts out.")
+    check_exported_options()
     environment = toolchain.environment((PULUMI, LANGUAGE_PYTHON))
     # It brings all of Pulumi, which other commands need not wait for.
     from operations.doctor.hosts.asking import ask  # noqa: PLC0415

@@ -14,7 +14,7 @@ from operations.engine import NO_SUCH_STACK, Checkpoint, read_export
 from operations.errors import OperationError
 from operations.fleet.report import HistoryEntry, Site, site_of
 from operations.stack_file import project_of, read_settings
-from operations.target import ROOT, folder, own_cluster, own_project
+from operations.target import ROOT, check_exported_options, folder, own_cluster, own_project
 from toolchain.programs import PULUMI
 from toolchain.progress import progress
 
@@ -32,8 +32,10 @@ def read_sites(names: Sequence[str], stacks: Path, waves: Mapping[str, str]) -> 
         waves: the wave of each site, as far as there are any.
 
     Raises:
+        OperationError: if somebody has exported options of pulumi.
         ToolchainError: if there is no pulumi.
     """
+    check_exported_options()
     environment = toolchain.environment((PULUMI,))
     tags = tags_of(ROOT)
 

@@ -4,11 +4,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from operations import target
+from operations.__main__ import app
 from operations.errors import OperationError
 from operations.init.files import TEMPLATES
-from operations.target import ROOT, folder, open_target, own_kubeconfig
+from operations.target import ROOT, check_exported_options, folder, open_target, own_kubeconfig
 from testbed.stacks import STACK_FILES, of_hosts_alone
 from toolchain.programs import ENGINE, KUBERNETES_PROVIDER, LANGUAGE_PYTHON, LANGUAGE_YAML, PULUMI
 
@@ -112,6 +114,26 @@ def test_a_project_that_a_merge_left_in_conflict_is_told_with_its_line(
         open_target("jetson", simulator_only=simulator_only),
     ):
         pytest.fail("pulumi would refuse it")
+
+
+@pytest.mark.parametrize("run", ["up", "preview", "down", "review", "fleet status"])
+def test_options_of_pulumi_that_somebody_has_exported_are_refused_before_anything_runs(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    monkeypatch.setenv("PULUMI_OPTION_PREVIEW_ONLY", "true")
+    monkeypatch.setenv("PULUMI_OPTION_FILE", "state.json")
+    done = CliRunner().invoke(app, [*run.split(), *(["--folder", str(checkout)] if "fleet" in run else [])])
+    assert isinstance(done.exception, OperationError)
+    assert str(done.exception) == (
+        "Pulumi would take options that this command does not give it: PULUMI_OPTION_FILE, PULUMI_OPTION_PREVIEW_ONLY. "
+        "Nothing was changed.\nTake them away first: unset PULUMI_OPTION_FILE PULUMI_OPTION_PREVIEW_ONLY"
+    )
+
+
+def test_the_stack_of_other_work_is_no_such_option_nor_is_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULUMI_OPTION_STACK", "another")
+    monkeypatch.setenv("PULUMI_OPTION_PREVIEW_ONLY", "")
+    check_exported_options()
 
 
 def test_removing_a_stack_starts_no_simulator_to_remove_it_from(

@@ -392,3 +392,9 @@ def test_hosts_alone_without_hosts_asked_is_told_both_ways_out(rack: dict[str, H
     assert rack
     result = CliRunner().invoke(app, ["doctor", "--stack", "rack"])
     assert "KUBECONFIG, or --context. `kai-anywhere doctor --hosts --stack rack` asks" in str(result.exception)
+
+
+def test_no_host_is_asked_with_options_of_pulumi_that_somebody_has_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULUMI_OPTION_CONFIG_FILE", "other.yaml")
+    with pytest.raises(OperationError, match=r"unset PULUMI_OPTION_CONFIG_FILE$"):
+        hosts_of("rack", parse(jetson_with_host()))
