@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import threading
+import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pulumi
@@ -11,8 +13,9 @@ import pulumi
 from cluster.access.client import Cluster
 from cluster.access.connection import UP_TIMEOUT_SECONDS
 from cluster.errors import ClusterError
+from cluster.going import hooks_of_installation
 from cluster.ownership.giving_back import DESTROYS
-from cluster.waiting import Condition, wait_for
+from cluster.waiting import REPORT_SECONDS, Condition, wait_for
 from config.cluster import ClusterSettings
 
 
@@ -44,6 +47,45 @@ def gate(
     return looked(resource, begins, wait, cluster).apply(lambda _: resource)
 
 
+def tell_of_hooks(
+    release: pulumi.CustomResource, about: pulumi.Resource, namespace: str, cluster: ClusterSettings
+) -> None:
+    """Report what hooks of a release Helm waits for, which it does not say itself; not for previews.
+
+    Args:
+        release: the release, which is there once they have ended.
+        about: the resource that the reports speak of.
+        namespace: the release's.
+        cluster: where to look.
+    """
+    if pulumi.runtime.is_dry_run() or DESTROYS in os.environ:
+        return
+    over = threading.Event()
+    release.id.apply(lambda _: over.set())
+    loop = asyncio.get_event_loop()
+
+    def look(connection: Cluster, since: dict[str, float]) -> None:
+        for hook, why in hooks_of_installation(connection, namespace):
+            seconds = time.monotonic() - since.setdefault(hook, time.monotonic())
+            _report(loop, f"waiting for {hook}{': ' if why else ''}{why} ({seconds:.0f} s)", about)
+
+    def tell() -> None:
+        # Most releases are as they were, and there at once.
+        if over.wait(REPORT_SECONDS):
+            return
+        since: dict[str, float] = {}
+        # That the cluster does not answer is said by whoever needs it.
+        with (
+            suppress(ClusterError),
+            closing(Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)) as connection,
+        ):
+            while not over.wait(REPORT_SECONDS) and not loop.is_closed():
+                with suppress(ClusterError):
+                    look(connection, since)
+
+    threading.Thread(target=tell, daemon=True).start()
+
+
 def looked(
     about: pulumi.Resource,
     begins: pulumi.Output[Any],
@@ -61,13 +103,9 @@ def looked(
     if DESTROYS in os.environ:
         return pulumi.Output.from_input(None)
 
-    def report(loop: asyncio.AbstractEventLoop, text: str) -> None:
-        # Pulumi's log belongs to the event loop, the wait runs beside it.
-        loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=about, ephemeral=True))
-
     def connected(loop: asyncio.AbstractEventLoop) -> None:
         with closing(Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)) as connection:
-            look(connection, lambda text: report(loop, text))
+            look(connection, lambda text: _report(loop, text, about))
 
     async def done(_: object) -> None:
         try:
@@ -76,3 +114,8 @@ def looked(
             raise pulumi.RunError(str(error)) from None
 
     return begins.apply(done)
+
+
+def _report(loop: asyncio.AbstractEventLoop, text: str, about: pulumi.Resource) -> None:
+    """Pulumi's log belongs to the event loop, waits run beside it."""
+    loop.call_soon_threadsafe(lambda: pulumi.log.info(text, resource=about, ephemeral=True))

@@ -7,7 +7,7 @@ import pulumi
 
 from cluster import waiting
 from components import tokens
-from components.gates import gate
+from components.gates import gate, tell_of_hooks
 from components.kubernetes import Dependencies, Registrar, chart_version
 from config.stack import StackSettings
 from manifests import gpu_operator
@@ -60,6 +60,7 @@ class GpuOperator(pulumi.ComponentResource):
         registrar = Registrar(self, name, args.provider, {gpu_operator.LABELS: lambda: args.depends_on})
         registrar.register_all(gpu_operator.objects(settings))
         after = [registrar.made[key] for key in ("release", "tegra") if key in registrar.made]
+        tell_of_hooks(after[0], self, operator.namespace, settings.cluster)
         named_nodes = frozenset(node_labels(settings))
         opened = gate(
             after[-1],

@@ -6,7 +6,7 @@ import pulumi
 
 from cluster import waiting
 from components import tokens
-from components.gates import gate
+from components.gates import gate, tell_of_hooks
 from components.kubernetes import Dependencies, Registrar, chart_version
 from config.stack import StackSettings
 from manifests import kai
@@ -50,6 +50,7 @@ class KaiScheduler(pulumi.ComponentResource):
             {kai.GPUS: lambda: args.depends_on, kai.READY: lambda: [self._ready(registrar, settings)]},
         )
         registrar.register_all(kai.objects(settings))
+        tell_of_hooks(registrar.made["release"], self, settings.kai.namespace, settings.cluster)
         registrar.dependencies(kai.READY)  # a stack without queues waits too
         self.namespace = pulumi.Output.from_input(settings.kai.namespace)
         self.chart_version = chart_version(registrar.made["release"])

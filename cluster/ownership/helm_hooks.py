@@ -23,6 +23,7 @@ from cluster.ownership.leftovers import PROVIDER, Leftover, kinds, leftover
 
 HOOK = "helm.sh/hook"
 """The annotation that makes an object of a chart a hook; it is on the live object too."""
+OF_INSTALLATION = frozenset({"pre-install", "post-install", "pre-upgrade", "post-upgrade"})
 OF_UNINSTALLATION = frozenset({"pre-delete", "post-delete"})
 _POLICY = "helm.sh/hook-delete-policy"
 _MOST_BYTES = 64 * 1024 * 1024

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.access.client import Cluster
-from cluster.going import Held, held_up
+from cluster.going import Held, held_up, hooks_of_installation
 from tests.support.api_server import ApiServer
 
 KAI = ("kai-scheduler", "kai-scheduler")
@@ -76,6 +76,15 @@ def test_the_job_that_helm_waits_for_is_named_in_the_words_of_whoever_keeps_it(
 def test_other_jobs_hold_nothing_up(api: ApiServer, cluster: Cluster, job: dict[str, Any]) -> None:
     api.serve(_JOBS, {"items": [job]})
     assert list(held_up(cluster, [KAI], [])) == []
+
+
+@pytest.mark.parametrize("when", ["pre-install", "post-install,post-upgrade"])
+def test_the_job_that_helm_waits_for_while_it_installs_is_named_likewise(
+    api: ApiServer, cluster: Cluster, when: str
+) -> None:
+    api.serve(_JOBS, {"items": [_job(when), _job("post-delete"), _job(when, manager="helm"), _job(when, ended=True)]})
+    api.serve(_PODS, {"items": [_pod(phase="Running")]})
+    assert list(hooks_of_installation(cluster, "kai-scheduler")) == [(_JOB, "pod post-delete-cleanup-x is Running")]
 
 
 def test_a_namespace_that_does_not_go_is_told_in_kubernetes_words(api: ApiServer, cluster: Cluster) -> None:

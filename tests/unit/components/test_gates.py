@@ -9,7 +9,8 @@ import pytest
 from pulumi_kubernetes.core.v1 import ConfigMap
 
 from cluster import waiting
-from components.gates import gate
+from components import gates
+from components.gates import gate, tell_of_hooks
 from config.cluster import ClusterSettings, Distribution
 from testbed.stacks import changed, jetson
 from testbed.waiting import eventually
@@ -25,6 +26,8 @@ from tests.support.api_server import (
 from tests.support.recording_monitor import Graph, record
 from tests.unit.components.programs import preview, up
 
+_KAI = "kai-scheduler"
+_HOOKS = f"/apis/batch/v1/namespaces/{_KAI}/jobs"
 _RUNTIME_CLASS = waiting.runtime_class("nvidia", operator_namespace="gpu-operator")
 
 
@@ -162,3 +165,42 @@ def test_a_stack_without_queues_waits_for_kais_pods_too(api: ApiServer, config_p
     assert not [key for key in graph.by_key if key.startswith("Queue:")]
     assert QUEUE_CONTROLLER in {request.path for request in api.asked}
     assert QUEUE not in {request.path for request in api.asked}, "without a queue there is none to ask about"
+
+
+def test_an_up_names_the_hook_that_helm_waits_for_until_the_release_is_there(
+    api: ApiServer, config_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "REPORT_SECONDS", 0.02)
+    told: list[tuple[str, object]] = []
+    monkeypatch.setattr(pulumi.log, "info", lambda text, resource, **_: told.append((text, resource)))
+    hook = {
+        "name": "crd-upgrader",
+        "namespace": "kai-scheduler",
+        "annotations": {"helm.sh/hook": "pre-install"},
+        "managedFields": [{"manager": "pulumi-resource-kubernetes"}],
+    }
+    api.fail(_HOOKS, 500)
+    for what in ("pods", "events"):
+        api.serve(f"/api/v1/namespaces/{_KAI}/{what}", {"items": []})
+    installed = api.answers.pop(RUNTIME_CLASS)
+    settings = ClusterSettings(distribution=Distribution.K3S, kubeconfig=config_path)
+
+    def goes_on() -> None:
+        eventually(lambda: _HOOKS in {request.path for request in api.asked}, within_s=60)
+        api.serve(_HOOKS, {"items": [{"metadata": hook}]})
+        eventually(lambda: any("Job" in text for text, _ in told), within_s=60)
+        api.answers[RUNTIME_CLASS] = installed
+
+    def program() -> None:
+        above = ConfigMap("above")
+        opened = gate(above, [_RUNTIME_CLASS], settings, timeout_seconds=120)
+        tell_of_hooks(ConfigMap("release", opts=pulumi.ResourceOptions(depends_on=[opened])), above, _KAI, settings)
+
+    going_on = threading.Thread(target=goes_on)
+    going_on.start()
+    record(program, preview=False)
+    going_on.join()
+    text, about = told[-1]
+    assert text == "waiting for Job 'crd-upgrader' in namespace 'kai-scheduler', a hook of a Helm release (0 s)"
+    assert isinstance(about, ConfigMap)
+    eventually(lambda: not [each for each in threading.enumerate() if "tell" in each.name])
