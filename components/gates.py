@@ -79,8 +79,9 @@ def tell_of_hooks(
             suppress(ClusterError),
             closing(Cluster.connect(cluster, timeout_seconds=UP_TIMEOUT_SECONDS)) as connection,
         ):
-            while not over.wait(REPORT_SECONDS) and not loop.is_closed():
-                with suppress(ClusterError):
+            while not over.wait(REPORT_SECONDS):
+                # The program may end meanwhile, and its event loop with it: then it is a RuntimeError.
+                with suppress(ClusterError, RuntimeError):
                     look(connection, since)
 
     threading.Thread(target=tell, daemon=True).start()
