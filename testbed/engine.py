@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import yaml
 
-from testbed import key_service
+from testbed import key_service, warm_python
 from testbed.made_once import in_tests, made_once
 from testbed.stacks import ROOT, Json
-from toolchain.programs import NO_PLUGIN_DOWNLOADS
+from toolchain.programs import LANGUAGE_EXEC, NO_PLUGIN_DOWNLOADS
 
 ASKS_NOBODY = {"PULUMI_SKIP_UPDATE_CHECK": "true", **NO_PLUGIN_DOWNLOADS}
 """The variables of a pulumi that has everything it needs."""
@@ -86,6 +86,8 @@ class Stack:
             project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
             project["main"] = str(program)
             python = made_once("python", write_python) or Path(sys.prefix)
+            if in_tests():
+                self.environment[warm_python.ADDRESS] = warm_python.address()
             project["runtime"]["options"]["virtualenv"] = str(python)
             # The language host of 3.78 is told no options, and takes this or python3 of PATH.
             self.environment["PULUMI_PYTHON_CMD"] = str(python / "bin" / "python")
@@ -209,16 +211,22 @@ ASKED_BEFORE_EACH_RUN = ("-m", "pip", "list", "-v", "--format", "json")
 def write_python(environment: Path) -> None:
     """Write an environment that is this one, but answers at once what the language host asks before each run.
 
-    The answer is always the same, and pip takes 0.4 s of processor time for it.
+    The answer is always the same, and pip takes 0.4 s of processor time for it. This checkout's own program is asked of
+    a Python that has its imports, where the environment names one.
     """
     (environment / "bin").mkdir(parents=True)
     packages = subprocess.run([sys.executable, *ASKED_BEFORE_EACH_RUN], check=True, capture_output=True, text=True)
     (environment / "packages.json").write_text(packages.stdout, encoding="utf-8")
+    (environment / "client.py").write_text(warm_python.CLIENT, encoding="utf-8")
     python = environment / "bin" / "python"
     python.write_text(
         f"""#!/bin/sh
-[ "$*" = "{" ".join(ASKED_BEFORE_EACH_RUN)}" ] && exec cat "${{0%/bin/python}}/packages.json"
-exec {shlex.quote(str(Path(sys.prefix, "bin", "python")))} "$@"
+here="${{0%/bin/python}}" real={shlex.quote(str(Path(sys.prefix, "bin", "python")))}
+[ "$*" = "{" ".join(ASKED_BEFORE_EACH_RUN)}" ] && exec cat "$here/packages.json"
+case "${warm_python.ADDRESS}:$*" in
+/*:*/{LANGUAGE_EXEC}" "*" --pwd "{shlex.quote(str(ROOT))}" "*) exec "$real" -IS "$here/client.py" "$real" "$@" ;;
+esac
+exec "$real" "$@"
 """,
         encoding="utf-8",
     )
