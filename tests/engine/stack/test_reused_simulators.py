@@ -55,17 +55,31 @@ def test_whoever_gets_it_next_finds_it_as_after_its_start(
 
 def test_one_whose_process_was_killed_is_not_given_to_anybody_again(reused_simulators: ReusedSimulators) -> None:
     with reused_simulators.lent() as first:
+        before = records.read(Layout.of(first.folder).records)
         kill(first, "kwok")
     with reused_simulators.lent() as second, connect(second) as api:
-        assert second.folder != first.folder
-        assert not Layout.of(first.folder).records.exists()
+        made = records.read(Layout.of(second.folder).records)
+        assert _started(made).isdisjoint(_started(before))
         assert api.get("/api/v1/nodes").json()["items"]
-        started = records.read(Layout.of(second.folder).records)
         kill(second, "kwok")
         simulator.up(second.folder)
-        assert records.read(Layout.of(second.folder).records) != started
+        assert len(_started(made) & _started(records.read(Layout.of(second.folder).records))) == len(_started(made)) - 1
     with reused_simulators.lent() as third:
-        assert third.folder not in {first.folder, second.folder}
+        assert _started(records.read(Layout.of(third.folder).records)).isdisjoint(_started(made))
+
+
+def test_whoever_needs_two_gets_another_one(reused_simulators: ReusedSimulators) -> None:
+    with reused_simulators.lent() as first, reused_simulators.lent() as second:
+        assert first.server != second.server
+        assert second.folder != first.folder
+    assert not Layout.of(first.folder).records.exists(), "one is kept"
+    with reused_simulators.lent() as third:
+        assert third == second
+
+
+def _started(state: records.Records | None) -> set[tuple[int, str]]:
+    assert state is not None
+    return {(process.pid, process.started) for process in state.processes.values()}
 
 
 def _definitions(api: httpx2.Client) -> set[str]:
