@@ -3,9 +3,8 @@
 
 STACK ?= jetson
 PYTHON ?= python3
-# How many test files run at once; each that needs a control plane starts its own (2 GB), and waits for it: two cores are
-# busy with four.
-WORKERS ?= 4
+# How many test files run at once. Most have a control plane (2 GB), and wait for it: two cores are busy with five.
+WORKERS ?= 5
 BIN := .venv/bin
 KAI_ANYWHERE := bin/kai-anywhere
 # An environment that keeps no compiled modules has each of these processes compile all tests anew, which takes it 9 s.
