@@ -3,12 +3,14 @@
 
 STACK ?= jetson
 PYTHON ?= python3
-# How many test files run at once. Most have a control plane (2 GB), and wait for it: two cores are busy with five.
-WORKERS ?= 5
+# How many test files run at once, instead of 4 fast ones and then 6 others: two cores are busy with so many. Each of the
+# others may have a control plane (2 GB), and waits for it.
+WORKERS ?=
 BIN := .venv/bin
 KAI_ANYWHERE := bin/kai-anywhere
 # An environment that keeps no compiled modules has each of these processes compile all tests anew, which takes it 9 s.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --numprocesses
+FAST = $(PYTEST) $(or $(WORKERS),4) -m "not engine"
 # What most tests of the engine tier need.
 NEEDED := --group engine --group simulator
 
@@ -91,19 +93,19 @@ test: install ## All tests, on the real Pulumi engine and a real API server; bui
 	@trap 'kill $$ahead 2>/dev/null; wait' EXIT; trap 'exit 130' INT TERM; \
 	beside() { nice -n 19 $(BIN)/python -m "$$@" >/dev/null 2>&1 & ahead="$$ahead $$!"; }; \
 	beside toolchain install --group engine; beside toolchain install --group simulator; \
-	$(PYTEST) -m "not engine" || exit; \
+	$(FAST) || exit; \
 	kill $$ahead 2>/dev/null; wait; \
 	beside toolchain install --group simulator; \
 	$(BIN)/python -m toolchain install $(NEEDED) || exit; \
 	beside tests.support.programs; \
-	$(PYTEST) -m engine
+	$(PYTEST) $(or $(WORKERS),6) -m engine
 
 test-unit: install ## The fast tests: they need neither toolchain nor cluster.
-	@$(PYTEST) -m "not engine"
+	@$(FAST)
 
 test-faults: install ## The tests of docs/faults.md alone; `make test` has them too.
 	@$(BIN)/python -m toolchain install $(NEEDED)
-	@$(PYTEST) -m "engine or not engine" tests/faults $$($(BIN)/python -m tests.faults)
+	@$(PYTEST) $(or $(WORKERS),6) -m "engine or not engine" tests/faults $$($(BIN)/python -m tests.faults)
 
 ##@ Benchmarks
 

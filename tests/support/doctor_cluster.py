@@ -181,9 +181,16 @@ class DoctorCluster:
         params: Mapping[str, str] | None = None,
     ) -> Json:
         params = _AT_ONCE if method == "DELETE" else params
-        response = self.api.request(method, path, json=body, headers=headers, params=params)
-        assert response.is_success, f"{method} {path}: {response.text}"
-        answer: Json = response.json()
+        answers: list[httpx2.Response] = []
+
+        def is_answered() -> bool:
+            answers.append(self.api.request(method, path, json=body, headers=headers, params=params))
+            # Admission may see the namespace of before for a moment, where one of the same name was deleted just now.
+            return '"reason":"NamespaceTerminating"' not in answers[-1].text
+
+        eventually(is_answered, within_s=30)
+        assert answers[-1].is_success, f"{method} {path}: {answers[-1].text}"
+        answer: Json = answers[-1].json()
         return answer
 
 

@@ -59,8 +59,8 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-QUICK = "-m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m not engine"
-ENGINE = "-m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m engine"
+QUICK = "-m pytest --dist loadfile --no-loadscope-reorder --numprocesses 2 -m not engine"
+ENGINE = "-m pytest --dist loadfile --no-loadscope-reorder --numprocesses 2 -m engine"
 NEEDED = "-m toolchain install --group engine --group simulator"
 HALVES = {f"-m toolchain install --group {group}" for group in ("engine", "simulator")}
 AHEAD = "-m tests.support.programs"
@@ -75,7 +75,7 @@ def test_both_tiers_run_and_the_second_has_what_it_needs(runs: Runs) -> None:
     assert set(done) <= {QUICK, ENGINE, NEEDED, AHEAD, *HALVES}
 
 
-@pytest.mark.parametrize(("fails", "last"), [("not engine", QUICK), ("-reorder -m engine", ENGINE)])
+@pytest.mark.parametrize(("fails", "last"), [("not engine", QUICK), ("-numprocesses 2 -m engine", ENGINE)])
 def test_a_failure_in_either_tier_fails_the_run_and_comes_last(runs: Runs, fails: str, last: str) -> None:
     status, done = runs(fails=fails)
     assert status != 0
@@ -93,7 +93,9 @@ def test_what_is_fetched_ahead_never_decides(runs: Runs) -> None:
     assert runs(fails=AHEAD)[0] == 0
 
 
-@pytest.mark.parametrize(("ahead", "beside"), [("toolchain", "not engine"), ("tests.support", "-reorder -m engine")])
+@pytest.mark.parametrize(
+    ("ahead", "beside"), [("toolchain", "not engine"), ("tests.support", "-numprocesses 2 -m engine")]
+)
 def test_what_is_fetched_ahead_ends_with_the_tests(runs: Runs, tmp_path: Path, ahead: str, beside: str) -> None:
     number = tmp_path / "number"
     # The first that is fetched ahead never ends by itself, and the tests begin when it runs.
