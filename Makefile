@@ -3,7 +3,7 @@
 
 STACK ?= jetson
 PYTHON ?= python3
-# How many test files run at once, instead of 4 fast ones and then 6 others: two cores are busy with so many. Each of the
+# How many test files run at once, instead of 4 fast ones and then 5 others: two cores are busy with so many. Each of the
 # others may have a control plane (2 GB), and waits for it.
 WORKERS ?=
 BIN := .venv/bin
@@ -98,14 +98,14 @@ test: install ## All tests, on the real Pulumi engine and a real API server; bui
 	beside toolchain install --group simulator; \
 	$(BIN)/python -m toolchain install $(NEEDED) || exit; \
 	beside tests.support.programs; \
-	$(PYTEST) $(or $(WORKERS),6) -m engine
+	$(PYTEST) $(or $(WORKERS),5) -m engine
 
 test-unit: install ## The fast tests: they need neither toolchain nor cluster.
 	@$(FAST)
 
 test-faults: install ## The tests of docs/faults.md alone; `make test` has them too.
 	@$(BIN)/python -m toolchain install $(NEEDED)
-	@$(PYTEST) $(or $(WORKERS),6) -m "engine or not engine" tests/faults $$($(BIN)/python -m tests.faults)
+	@$(PYTEST) $(or $(WORKERS),5) -m "engine or not engine" tests/faults $$($(BIN)/python -m tests.faults)
 
 ##@ Benchmarks
 
