@@ -5,8 +5,10 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import trustme
+if TYPE_CHECKING:
+    import trustme
 
 VALIDITY = dt.timedelta(days=3650)
 """Long enough never to be met: a simulator is thrown away."""
@@ -83,6 +85,9 @@ def ensure(folder: Path) -> Pki:
 
 
 def _make(pki: Pki) -> None:
+    # A tenth of the time in which a command begins, and most never make a certificate.
+    import trustme  # noqa: PLC0415
+
     authority = trustme.CA(organization_name=_ORGANIZATION)
     _write(pki.authority, authority.cert_pem)
 
@@ -100,6 +105,6 @@ def _make(pki: Pki) -> None:
         issue(pki.client(identity), identity.user, identity.group, identity.file)
 
 
-def _write(path: Path, content: trustme.Blob) -> None:
+def _write(path: Path, content: "trustme.Blob") -> None:
     path.touch(mode=0o600)
     content.write_to_path(path)

@@ -2,9 +2,8 @@
 
 import functools
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-import jsonschema
 import yaml
 from hypothesis import given
 
@@ -14,9 +13,9 @@ from config.stack import SETTINGS_KEY
 from testbed.stacks import Json, parse
 from tests.properties.runs import drawn, examples, of_models
 from tests.properties.stacks import said, stacks
+from tests.support.json_schema import judge
 from tests.support.values import paths_of
 
-_JUDGE = jsonschema.Draft7Validator(stack_file_schema())
 NOT_GENERATED: dict[tuple[str, str], str] = {}
 """Fields that no random stack says, by model and name, with the reason."""
 _ENOUGH = 5000
@@ -25,12 +24,17 @@ _Said: TypeAlias = tuple[str, ...] | tuple[str, str, object]
 """A field of a model, by its name and the model's, or a value of it."""
 
 
+@functools.cache
+def _judge() -> Any:  # noqa: ANN401 - see there
+    return judge(stack_file_schema())
+
+
 @examples(100)
 @given(stacks())
 def test_random_settings_are_valid_and_explained_and_the_same_after_they_were_written_and_read(stack: Json) -> None:
     settings = parse(stack)
     # What editors take.
-    _JUDGE.validate({"config": {f"kai-anywhere:{SETTINGS_KEY}": stack}})
+    _judge().validate({"config": {f"kai-anywhere:{SETTINGS_KEY}": stack}})
     for path in paths_of(stack):
         assert find("".join(f'["{part}"]' for part in path)), path
     assert parse(settings.model_dump(mode="json", exclude_unset=True)) == settings

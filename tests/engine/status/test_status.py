@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import jsonschema
 import pytest
 import yaml
 
@@ -19,6 +18,7 @@ from testbed.shared_gpus import RESERVATIONS
 from testbed.stacks import ROOT, STACK_FILES
 from testbed.waiting import eventually
 from tests.support.api_server import write_kubeconfig
+from tests.support.json_schema import judge
 from tests.support.pods.twin import post
 
 _COMMAND = (
@@ -98,7 +98,7 @@ def test_who_shares_the_gpu_and_who_waits_is_printed(scripted: simulator.Control
 def test_its_json_keeps_to_the_documented_schema(scripted: simulator.ControlPlane) -> None:
     done = _run(scripted.kubeconfig, "--json")
     status = json.loads(done.stdout)
-    jsonschema.validate(status, json.loads((ROOT / "docs" / "status.schema.json").read_text(encoding="utf-8")))
+    judge(json.loads((ROOT / "docs" / "status.schema.json").read_text(encoding="utf-8"))).validate(status)
     assert status["unseen"] == []
     assert [each["name"] for each in status["pending"]] == ["arm-2"]
 

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pulumi
 import pytest
 import yaml
@@ -28,6 +27,7 @@ from testbed.stacks import ROOT, STACK_FILES, Json, changed, jetson, parse, read
 from tests.support.checkout import copy_tracked
 from tests.support.fractions import fitting
 from tests.support.golden import Golden
+from tests.support.json_schema import judge
 from tests.support.recording_monitor import record
 
 _COMMENTED_SETTING = re.compile(r"^( *)# ( *[a-z][a-z0-9_-]*:( .*)?)$", re.MULTILINE)
@@ -140,7 +140,7 @@ def test_editors_find_the_schema_of_a_shipped_stack_and_it_takes_the_file(path: 
     text = path.read_text(encoding="utf-8")
     named = re.findall(r"\A# yaml-language-server: \$schema=(\S+)\n", text)
     for schema in named:
-        jsonschema.validate(yaml.safe_load(text), json.loads((path.parent / schema).read_text(encoding="utf-8")))
+        judge(json.loads((path.parent / schema).read_text(encoding="utf-8"))).validate(yaml.safe_load(text))
     assert named or _COMPLETE not in text, "the line stands in every file that its user left as it was"
 
 

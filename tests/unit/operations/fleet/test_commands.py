@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from rich.console import Console
@@ -28,6 +27,7 @@ from operations.fleet import commands, states, table
 from operations.fleet.report import HistoryEntry, Report, site_of
 from operations.fleet.states import tags_of
 from testbed.stacks import ROOT, STACK_FILES, Json, jetson
+from tests.support.json_schema import judge
 from tests.support.releases import git
 from tests.unit.operations.fleet.test_order import SITES, TEXT
 from toolchain import programs
@@ -429,7 +429,7 @@ def test_a_checkout_knows_the_commits_of_its_versions_and_of_no_other_tags(tmp_p
 def test_the_json_is_of_the_documented_form(folder: Path) -> None:
     done = _run("status", "--folder", folder, "--json")
     report = json.loads(done.stdout)
-    jsonschema.validate(report, json.loads((ROOT / "docs" / "fleet.schema.json").read_text(encoding="utf-8")))
+    judge(json.loads((ROOT / "docs" / "fleet.schema.json").read_text(encoding="utf-8"))).validate(report)
     by_name = {each["site"]: each for each in report["sites"]}
     assert by_name["berlin"]["resources"] == 1, "neither the stack nor its provider is one"
     assert by_name["berlin"]["gpu_operator"] is None, "what is encrypted stays so"
