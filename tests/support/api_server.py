@@ -71,12 +71,15 @@ class Answer:
     body: bytes
 
 
+_NOT_THERE = Answer(404, b'{"kind":"Status","code":404}')
+
+
 @dataclass
 class ApiServer:
-    """The running server.
+    """The server.
 
     Attributes:
-        url: its address.
+        url: its address; empty where none runs.
         answers: by path; every other path is a 404.
         applies: answers to server-side applies, by path; every other one is taken.
         creates: answers to what is created, by path; every other object is taken as it is.
@@ -84,7 +87,7 @@ class ApiServer:
         events: what watches of a path are told, in JSON; None ends one.
     """
 
-    url: str
+    url: str = ""
     answers: dict[str, Answer] = field(default_factory=dict)
     applies: dict[str, Answer] = field(default_factory=dict)
     creates: dict[str, Answer] = field(default_factory=dict)
@@ -108,6 +111,12 @@ class ApiServer:
     def fail(self, path: str, status: int) -> None:
         """Answer a path with an error status."""
         self.answers[path] = Answer(status, json.dumps({"kind": "Status", "code": status}).encode())
+
+    def answered(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer a question as the running server does, for `connected`."""
+        path, token = request.url.path, request.url.params.get("continue")
+        answer = self.answers.get(f"{path}?continue={token}" if token else path, _NOT_THERE)
+        return httpx2.Response(answer.status, content=answer.body)
 
     def object_to(self, path: str, status: int, message: str) -> None:
         """Refuse a server-side apply in the API server's words."""
@@ -203,7 +212,7 @@ def running(tls: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
             self._answer(state.creates, Answer(201, self.body()))
 
         def do_GET(self) -> None:
-            self._answer(state.answers, Answer(404, b'{"kind":"Status","code":404}'))
+            self._answer(state.answers, _NOT_THERE)
 
         def _tell(self, events: SimpleQueue[bytes | None]) -> None:
             self.send_response(200)

@@ -15,46 +15,46 @@ from tests.support.api_server import ApiServer
 from tests.support.doctor import PATHS, World, fraction, named, well
 
 
-def test_a_cluster_that_is_well_holds(api: ApiServer, tmp_path: Path) -> None:
-    step = components.verify(well().diagnosis(api, tmp_path))
+def test_a_cluster_that_is_well_holds() -> None:
+    step = components.verify(well().diagnosis())
     assert (step.name, step.outcome, step.evidence) == ("components", Outcome.HELD, ())
     assert step.says.endswith("checks of doctor passed.")
 
 
-def test_what_is_wrong_is_a_failure_with_its_code(api: ApiServer, tmp_path: Path) -> None:
+def test_what_is_wrong_is_a_failure_with_its_code() -> None:
     world = well()
     world.scale("kai-scheduler-default")
-    step = components.verify(world.diagnosis(api, tmp_path))
+    step = components.verify(world.diagnosis())
     assert step.outcome is Outcome.FAILED
     assert step.says.startswith("1 of ")
     [line] = step.evidence
     assert line.startswith("error KA0204: KAI's scheduler is switched off")
 
 
-def test_a_check_that_finds_many_problems_is_one_that_failed(api: ApiServer, tmp_path: Path) -> None:
+def test_a_check_that_finds_many_problems_is_one_that_failed() -> None:
     world = well()
     for name in ("a", "b"):
         queued = fraction(name, labels={"kai.scheduler/queue": "nobodys"})
         world.lists["pods"].append(queued)
-    step = components.verify(world.diagnosis(api, tmp_path))
+    step = components.verify(world.diagnosis())
     assert len([line for line in step.evidence if line.startswith("error KA0603")]) == 2
     assert step.says.startswith("1 of ")
 
 
-def test_a_check_that_warns_has_not_passed(api: ApiServer, tmp_path: Path) -> None:
-    all_pass = components.verify(well().diagnosis(api, tmp_path)).says
+def test_a_check_that_warns_has_not_passed() -> None:
+    all_pass = components.verify(well().diagnosis()).says
     world = well()
     world.lists["queues"].append(named("closed") | {"spec": {"resources": {"gpu": {"limit": 0}}}})
-    step = components.verify(world.diagnosis(api, tmp_path))
+    step = components.verify(world.diagnosis())
     assert step.outcome is Outcome.HELD
     checks = int(all_pass.split()[0])
     assert step.says == f"{checks - 1} checks of doctor passed, 1 warned."
 
 
-def test_checks_that_the_user_may_not_do_are_no_success(api: ApiServer, tmp_path: Path) -> None:
+def test_checks_that_the_user_may_not_do_are_no_success() -> None:
     world = well()
     world.refused[PATHS["pods"]] = 403
-    step = components.verify(world.diagnosis(api, tmp_path))
+    step = components.verify(world.diagnosis())
     assert step.outcome is Outcome.SKIPPED
     assert "need more than this user may read" in step.says
 
