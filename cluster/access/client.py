@@ -23,7 +23,7 @@ from cluster.access.answers.objects import (
     PullSecret,
 )
 from cluster.access.answers.pods import Event, Pod
-from cluster.access.answers.server import AccessReview, DiscoveredGroup, Objection, Page, Resources, Version
+from cluster.access.answers.server import AccessReview, DiscoveredGroup, Objection, Resources, Version, page_of
 from cluster.access.connection import ADMISSION_SECONDS, JSON, METADATA, Connection, NotFoundError, objection_of
 from cluster.errors import ClusterError
 from config.cluster import POLICIES_SINCE
@@ -301,7 +301,8 @@ class Cluster(Connection):
     def kinds(self) -> list[DiscoveredGroup]:
         """Every group of the API server with its versions, the preferred one first, and their kinds."""
         pages = [
-            self._read(root, Page[DiscoveredGroup].model_validate_json, accept=_DISCOVERY) for root in ("/api", "/apis")
+            self._read(root, page_of(DiscoveredGroup).model_validate_json, accept=_DISCOVERY)
+            for root in ("/api", "/apis")
         ]
         return [group for page in pages for group in page.items or []]
 

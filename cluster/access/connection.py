@@ -17,7 +17,7 @@ from lightkube.config import client_adapter
 from lightkube.core.exceptions import ConfigError
 from pydantic import ValidationError
 
-from cluster.access.answers.server import Objection, Page, Status
+from cluster.access.answers.server import Objection, Status, page_of
 from cluster.access.kubeconfig import ChosenContext, choose_context, in_cluster, in_shell
 from cluster.access.login import LoginProgram
 from cluster.access.proxies import proxy_of
@@ -183,7 +183,7 @@ class Connection:
         while True:
             page = self._read(
                 path,
-                Page[kind].model_validate_json,  # type: ignore[valid-type]  # kind is a runtime class
+                page_of(kind).model_validate_json,
                 params=params | {"limit": str(_PAGE)} | after,
                 accept=accept,
             )

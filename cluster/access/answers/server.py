@@ -1,6 +1,6 @@
 """What the API server says of itself and of requests: kinds, versions, pages of lists, refusals."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AliasPath, Field
 
@@ -52,6 +52,20 @@ class Page(Answer, Generic[T]):
     items: list[T] | None
     next_page: str = Field(default="", validation_alias=AliasPath("metadata", "continue"))
     """Where the list goes on; empty at its end."""
+
+
+_PAGES: dict[object, Any] = {}
+
+
+def page_of(kind: type[T]) -> type[Page[T]]:
+    """The model of a page of such objects.
+
+    It is held here: pydantic 2 forgets one that nobody holds, and to make it again takes as long as to ask the cluster.
+    """
+    if kind not in _PAGES:
+        _PAGES[kind] = Page[kind]  # type: ignore[valid-type]  # a runtime class
+    page: type[Page[T]] = _PAGES[kind]
+    return page
 
 
 class AccessReview(Answer):
