@@ -136,8 +136,12 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Search what the tests make, and not the ten thousand of them again and again."""
+    """Search what the tests make, and not the ten thousand of them again and again.
+
+    And not at every 700 objects, as Python does: Hypothesis counts each search.
+    """
     gc.freeze()
+    gc.set_threshold(50_000)
     gc.enable()
 
 
