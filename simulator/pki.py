@@ -85,7 +85,7 @@ def ensure(folder: Path) -> Pki:
 
 
 def _make(pki: Pki) -> None:
-    # A tenth of the time in which a command begins, and most never make a certificate.
+    # Not above: every command that knows the simulator would wait for it, and few make certificates.
     import trustme  # noqa: PLC0415
 
     authority = trustme.CA(organization_name=_ORGANIZATION)
