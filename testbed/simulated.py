@@ -141,20 +141,23 @@ def start_older_beside(control_plane: simulator.ControlPlane) -> Iterator[Path]:
 
 
 def kill(control_plane: simulator.ControlPlane, process: str) -> None:
-    """Kill one process of a simulator, as the machine's OOM killer would."""
-    os.kill(_pid(control_plane, process), signal.SIGKILL)
+    """Kill one process of a simulator, as the machine's OOM killer would, and return once it is gone."""
+    running = _running(control_plane, process)
+    os.kill(running.pid, signal.SIGKILL)
+    # The signal is only delivered when the process's turn comes: on a busy machine that takes a while.
+    eventually(lambda: not processes.alive(running))
 
 
 def processor_s(control_plane: simulator.ControlPlane, process: str) -> float:
     """The processor time that one process of a simulator has taken until now, in seconds."""
-    times = psutil.Process(_pid(control_plane, process)).cpu_times()
+    times = psutil.Process(_running(control_plane, process).pid).cpu_times()
     return times.user + times.system
 
 
-def _pid(control_plane: simulator.ControlPlane, process: str) -> int:
+def _running(control_plane: simulator.ControlPlane, process: str) -> processes.Running:
     state = records.read(Layout.of(control_plane.folder).records)
     assert state is not None
-    return state.processes[process].pid
+    return state.processes[process].running
 
 
 def older_kai(folder: Path, version: str) -> Path:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -216,8 +216,10 @@ def test_the_operators_pods_are_emulated(client: Client) -> None:
     assert "feature.node.kubernetes.io/pci-10de.present" not in labels_of(client, "jetson-1")
 
     client.delete(CLUSTER_POLICY, "cluster-policy")
-    # The garbage collector would do this too, once it has seen the new kinds (every 30 s).
-    client.delete(RuntimeClass, "nvidia")
+    # The garbage collector does this too, once it has seen the new kinds: every 30 s, and so perhaps before us.
+    with suppress(ApiError):
+        client.delete(RuntimeClass, "nvidia")
+    eventually(lambda: gone(client, RuntimeClass, "nvidia"))
     client.delete(Namespace, "gpu-operator")
     eventually(lambda: gpus(client, "x86-1") == "0")
     eventually(lambda: gone(client, Namespace, "gpu-operator"))
