@@ -89,9 +89,10 @@ class Recipe:
 
 
 def module_files(folder: Path) -> tuple[Path, ...]:
-    """What a folder says to Go, relative to it: the pins, and its sources."""
+    """What a folder says to Go, relative to it: the pins, its sources, and modules of its own that replace others."""
     pins = [folder / name for name in ("go.mod", "go.sum") if (folder / name).exists()]
-    return tuple(file.relative_to(folder) for file in (*pins, *sorted(folder.rglob("*.go"))))
+    modules = sorted(folder.glob("*/**/go.mod"))
+    return tuple(file.relative_to(folder) for file in (*pins, *sorted(folder.rglob("*.go")), *modules))
 
 
 def _of_the_result(recipe: Recipe) -> Mapping[str, Any]:

@@ -282,3 +282,9 @@ require (
 )
 
 replace github.com/atotto/clipboard => github.com/tgummerer/clipboard v0.0.0-20241001131231-d02d263e614e
+
+// They parse dictionaries at each start of pulumi, see there.
+replace (
+	github.com/ccojocar/zxcvbn-go => ./strength/current
+	github.com/nbutton23/zxcvbn-go => ./strength/older
+)

@@ -37,7 +37,7 @@ from toolchain.programs import (
     REGISTRIES,
     SIMULATOR,
 )
-from toolchain.recipe import ModuleFile, Recipe
+from toolchain.recipe import ModuleFile, Recipe, module_files
 
 EVERY = (*ALL, *of_tests.ALL)
 RECIPES = {program.recipe.name: program.recipe for program in EVERY}
@@ -95,6 +95,16 @@ def test_what_a_program_is_named_is_what_its_recipe_makes() -> None:
     for program in EVERY:
         assert program.name in program.recipe.executables
         assert str(program) == program.name
+
+
+def test_a_module_of_our_own_that_replaces_another_is_built_with_the_program() -> None:
+    replaced = 0
+    for program in EVERY:
+        source = program.recipe.source
+        for folder in re.findall(r"=> (\./\S+)", (source / "go.mod").read_text(encoding="utf-8")):
+            assert Path(folder, "go.mod") in module_files(source)
+            replaced += 1
+    assert replaced
 
 
 @pytest.mark.parametrize(
