@@ -123,8 +123,8 @@ def api_server(
             # The default writes this server's address as endpoint, and a loopback address is no valid one.
             "--endpoint-reconciler-type=none",
             "--profiling=false",
-            # It weighs all objects of every kind again and again, to know what a list will cost (v1.34 to v1.37). That is
-            # a tenth of what an idle server takes, and no list of a simulator is long.
+            # It weighs all objects of every kind again and again, to know what a list will cost (v1.34 to v1.37): that
+            # is a tenth of what an idle server takes, and no list of a simulator is long.
             "--feature-gates=SizeBasedListCostEstimate=false",
             *([f"--{FEATURE_GATES}", f"--{RUNTIME_CONFIG}"] if older else []),
             *([f"--egress-selector-config-file={egress}"] if egress else []),
