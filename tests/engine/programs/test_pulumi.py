@@ -24,7 +24,7 @@ def pulumi() -> Path:
 def run(
     tmp_path_factory: pytest.TempPathFactory, pulumi: Path, engine_environment: dict[str, str]
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs it in a project with one stack."""
+    """Run it in a project with one stack."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "state").mkdir()
     (folder / "Pulumi.yaml").write_text("name: project\nruntime: yaml\n", encoding="utf-8")
