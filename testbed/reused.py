@@ -6,8 +6,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 import simulator
 from cluster.access.binding import unbind
 from simulator import processes, records
@@ -37,19 +35,6 @@ class _Simulator:
     content: Content
     running: ExitStack
 
-    def pause(self) -> None:
-        """Let its processes do nothing: while nobody asks them anything, they take a tenth of a processor."""
-        for process in reversed(self._running()):
-            process.suspend()
-
-    def resume(self) -> None:
-        """Let them go on: first the store, last those that ask."""
-        for process in self._running():
-            process.resume()
-
-    def _running(self) -> list[psutil.Process]:
-        return [psutil.Process(each.running.pid) for each in _processes(self.plane).values()]
-
     def undo(self) -> bool:
         """Undo what was done since its start; tells whether that can be."""
         if _processes(self.plane) != self.processes or self.plane.kubeconfig.read_bytes() != self.kubeconfig:
@@ -74,13 +59,12 @@ class ReusedSimulators:
     @contextmanager
     def lent(self) -> Iterator[simulator.ControlPlane]:
         """The simulator; another one where it is lent already, or was left with another process than it began with."""
-        made = self._take() if self._free else self._start()
+        made = self._free.pop() if self._free else self._start()
         try:
             yield made.plane
         finally:
-            # One is enough to keep: each takes 2 GB.
+            # One is enough to keep: each costs something while nobody uses it.
             if not self._free and made.undo():
-                made.pause()
                 self._free.append(made)
             else:
                 made.running.close()
@@ -88,12 +72,7 @@ class ReusedSimulators:
     def stop(self) -> None:
         """Stop the simulator that is kept, and delete its data."""
         while self._free:
-            self._take().running.close()
-
-    def _take(self) -> _Simulator:
-        kept = self._free.pop()
-        kept.resume()
-        return kept
+            self._free.pop().running.close()
 
     def _start(self) -> _Simulator:
         with ExitStack() as running:

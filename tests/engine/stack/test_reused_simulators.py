@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import httpx2
-import psutil
 
 import simulator
 from simulator import records
@@ -13,7 +12,6 @@ from testbed.inventory import connect, inventory
 from testbed.reused import ReusedSimulators
 from testbed.simulated import kill, stack_settings
 from testbed.stacks import Json, jetson
-from testbed.waiting import eventually
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -55,19 +53,6 @@ def test_whoever_gets_it_next_finds_it_as_after_its_start(
         Stack(tmp_path / "again", stack_settings(jetson(), second), engine_environment).up()
 
 
-def test_one_that_nobody_uses_does_nothing(reused_simulators: ReusedSimulators) -> None:
-    with reused_simulators.lent() as first:
-        made = _started(records.read(Layout.of(first.folder).records))
-        assert psutil.STATUS_STOPPED not in _statuses(made)
-    # A thread that runs on another processor is stopped a moment later.
-    eventually(lambda: _statuses(made) == {psutil.STATUS_STOPPED})
-    with reused_simulators.lent() as second, connect(second) as api:
-        assert second == first
-        assert psutil.STATUS_STOPPED not in _statuses(made)
-        api.post("/api/v1/namespaces", json={"metadata": {"name": "team"}}).raise_for_status()
-        eventually(lambda: api.get("/api/v1/namespaces/team/serviceaccounts").json()["items"])
-
-
 def test_one_whose_process_was_killed_is_not_given_to_anybody_again(reused_simulators: ReusedSimulators) -> None:
     with reused_simulators.lent() as first:
         before = records.read(Layout.of(first.folder).records)
@@ -95,10 +80,6 @@ def test_whoever_needs_two_gets_another_one(reused_simulators: ReusedSimulators)
 def _started(state: records.Records | None) -> set[tuple[int, str]]:
     assert state is not None
     return {(process.pid, process.started) for process in state.processes.values()}
-
-
-def _statuses(started: set[tuple[int, str]]) -> set[str]:
-    return {psutil.Process(pid).status() for pid, _ in started}
 
 
 def _definitions(api: httpx2.Client) -> set[str]:
