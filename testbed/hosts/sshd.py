@@ -243,7 +243,7 @@ def _prepare(folder: Path, enter: Sequence[str]) -> Sshd:
         f"AuthorizedKeysFile {folder / 'login.pub'}",
         f"PidFile {folder / 'pid'}",
         f"ForceCommand {session}",
-        # A bash that sshd starts reads ~/.bashrc, which is whose machine this is, and may start a hundred programs. One
+        # A bash that sshd starts reads the login's own ~/.bashrc, which may print and may start a hundred programs. One
         # that another shell started does not.
         "SetEnv SHLVL=1",
         f"Subsystem sftp {sftp}",
