@@ -116,6 +116,7 @@ LONGEST = (
     "tests/hosts",
     "tests/engine/gvirtus",
     "tests/engine/programs",
+    "tests/engine/doctor",
     "tests/engine/policy",
     "tests/engine/reservation",
 )
@@ -123,17 +124,37 @@ LONGEST = (
 
 Of those that begin together, charts never wait and the others mostly do.
 """
+_REUSING = pytest.StashKey[frozenset[Path]]()
+"""The files that have a simulator which others had before."""
+_REUSED = pytest.StashKey[ReusedSimulators]()
 
 
-def longest_first(items: list[Any]) -> None:
-    """Sort by file: where files run beside each other, none runs on alone at the end."""
+def in_order(items: list[Any]) -> frozenset[Path]:
+    """Sort by file, and give those that have a simulator which others had before: they come first.
+
+    Then no simulator waits while the others run. Among each kind the longest come first: where files run beside each
+    other, none runs on alone at the end.
+    """
     places = {ROOT / place: index for index, place in enumerate(LONGEST)}
-    items.sort(key=lambda item: min(places.get(each, len(places)) for each in (item.path, *item.path.parents)))
+    reusing = frozenset(item.path for item in items if "reused_simulators" in item.fixturenames)
+
+    def place(path: Path) -> int:
+        return min(places.get(each, len(places)) for each in (path, *path.parents))
+
+    items.sort(key=lambda item: (item.path not in reusing, place(item.path)))
+    return reusing
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    longest_first(items)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[_REUSING] = in_order(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Stop the simulator that is kept once there is nobody to have it: to wait takes one a tenth of a processor."""
+    stash = item.config.stash
+    if _REUSED in stash and item.path not in stash[_REUSING]:
+        stash[_REUSED].stop()
 
 
 def pytest_sessionstart() -> None:
@@ -189,9 +210,12 @@ def config_path(api: ApiServer, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def reused_simulators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReusedSimulators]:
+def reused_simulators(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[ReusedSimulators]:
     """Simulators of this process of the tests, for one module after the other."""
     made = ReusedSimulators(lambda: tmp_path_factory.mktemp("cluster"))
+    pytestconfig.stash[_REUSED] = made
     yield made
     made.stop()
 

@@ -5,6 +5,7 @@ knows shows itself: `tests/properties/test_settings.py` takes no stack that is r
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from config.charts import release_line
@@ -20,6 +21,7 @@ it said few and small ones, and remote GPUs in one stack of 40."""
 _IMAGE = "registry.example.com/kai-anywhere/agents:0.1.0"
 
 
+@cache
 def stacks(kind: str | None = None) -> Values:
     """Settings as JSON.
 

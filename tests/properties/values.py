@@ -3,6 +3,7 @@
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from config import admission, charts, cluster, gpu_operator, gvirtus, hosts, images, kai, model, platform, sharing
+from testbed.stacks import Json
 from tests.support.hosts.settings import HOST_KEY
 
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ class NoValuesError(Exception):
     """A setting has a type that nothing here generates."""
 
 
+@cache
 def of_model(kind: type[BaseModel], count: int | None = None) -> Values:
     """A section as JSON: what is required, and some of what is not.
 
@@ -136,7 +139,13 @@ def of_model(kind: type[BaseModel], count: int | None = None) -> Values:
     if count is None:
         return st.fixed_dictionaries(required, optional=optional)
     some = st.lists(st.sampled_from(sorted(optional)), unique=True, min_size=count, max_size=count)
-    return some.flatmap(lambda names: st.fixed_dictionaries(required | {name: optional[name] for name in names}))
+
+    # Values of a strategy that is made for each draw take twice as long: Hypothesis looks at each of its parts anew.
+    @st.composite
+    def section(draw: st.DrawFn) -> Json:
+        return {name: draw(fields[name]) for name in (*required, *draw(some))}
+
+    return section()
 
 
 def of_field(name: str, field: FieldInfo) -> Values:

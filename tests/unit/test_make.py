@@ -12,7 +12,7 @@ import pytest
 
 import toolchain
 from testbed.stacks import ROOT
-from tests.conftest import LONGEST, longest_first
+from tests.conftest import LONGEST, in_order
 from tests.support import programs
 from tests.support.programs import __main__ as ahead
 
@@ -187,15 +187,18 @@ def test_plain_make_lists_every_target_once_in_its_group() -> None:
 def test_what_runs_longest_is_there_and_comes_first() -> None:
     assert [place for place in LONGEST if not (ROOT / place).exists()] == []
     items = [
-        SimpleNamespace(path=ROOT / path)
-        for path in (
-            "tests/engine/policy/test_workflows.py",
-            "tests/engine/docs/test_guides.py",
-            "tests/cluster/test_real_pods.py",
+        SimpleNamespace(path=ROOT / path, fixturenames=names)
+        for path, *names in (
+            ("tests/engine/policy/test_workflows.py",),
+            ("tests/engine/policy/test_policy.py", "cluster", "reused_simulators"),
+            ("tests/engine/docs/test_guides.py", "reused_simulators"),
+            ("tests/engine/docs/test_guides.py",),
+            ("tests/cluster/test_real_pods.py",),
         )
     ]
-    longest_first(items)
-    assert [item.path.stem for item in items] == ["test_real_pods", "test_guides", "test_workflows"]
+    assert {path.stem for path in in_order(items)} == {"test_guides", "test_policy"}
+    order = ["test_guides", "test_guides", "test_policy", "test_real_pods", "test_workflows"]
+    assert [item.path.stem for item in items] == order, "no simulator waits while others run that have none"
 
 
 def test_an_environment_whose_python_is_gone_is_made_anew(tmp_path: Path) -> None:
