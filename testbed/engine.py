@@ -85,12 +85,11 @@ class Stack:
         if project is None:
             project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"))
             project["main"] = str(program)
-            python = made_once("python", write_python) or Path(sys.prefix)
             if in_tests():
                 self.environment[warm_python.ADDRESS] = warm_python.address()
-            project["runtime"]["options"]["virtualenv"] = str(python)
+            project["runtime"]["options"]["virtualenv"] = str(python_environment())
             # The language host of 3.78 is told no options, and takes this or python3 of PATH.
-            self.environment["PULUMI_PYTHON_CMD"] = str(python / "bin" / "python")
+            self.environment |= python_command()
             project["plugins"]["providers"] = [{"name": "kai-anywhere", "path": str(ROOT / "package")}]
         (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
         key = ["--secrets-provider", key_service.secrets_provider()] if passphrase is None and in_tests() else []
@@ -206,6 +205,16 @@ class Stack:
 
 ASKED_BEFORE_EACH_RUN = ("-m", "pip", "list", "-v", "--format", "json")
 """The language host looks for packages that bring a plugin of pulumi's (pulumi-language-python 3.78)."""
+
+
+def python_environment() -> Path:
+    """The environment of stacks' programs: in tests one that answers sooner."""
+    return made_once("python", write_python) or Path(sys.prefix)
+
+
+def python_command() -> dict[str, str]:
+    """The variable by which a language host takes that one for a project that names no environment."""
+    return {"PULUMI_PYTHON_CMD": str(python_environment() / "bin" / "python")}
 
 
 def write_python(environment: Path) -> None:

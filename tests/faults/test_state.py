@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simulator.ports import free_ports
-from testbed.engine import ASKS_NOBODY, Stack
+from testbed.engine import ASKS_NOBODY, Stack, python_command
 from testbed.waiting import eventually
 from tests.support import s3
 from tests.support.s3 import BUCKET, Aws, Person, Request
@@ -71,7 +71,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 @pytest.fixture
 def anna(tmp_path: Path, environment: dict[str, str], server: Aws) -> Iterator[Person]:
     """Her state lies in a bucket."""
-    own = environment | s3.CREDENTIALS
+    own = environment | s3.CREDENTIALS | python_command()
     own |= {"PULUMI_HOME": str(tmp_path / "home"), "PULUMI_BACKEND_URL": server.backend, "PULUMI_CONFIG_PASSPHRASE": ""}
     made = Person(tmp_path / "anna", own)
     made.checkout.mkdir(parents=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testbed.engine import ASKS_NOBODY
+from testbed.engine import ASKS_NOBODY, python_command
 from testbed.stacks import ROOT
 from testbed.waiting import eventually
 from tests.support import s3
@@ -65,6 +65,7 @@ def person(folder: Path, environment: dict[str, str], backend: str | None) -> Pe
     own |= {
         "PULUMI_HOME": str(folder / "pulumi-home"),
         **ASKS_NOBODY,
+        **python_command(),
         "USER": folder.name,
     }
     for name in ("KUBECONFIG", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_BACKEND_URL"):
