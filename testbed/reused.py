@@ -55,16 +55,19 @@ class ReusedSimulators:
         """`make_folder` gives a new folder for each simulator."""
         self._make_folder = make_folder
         self._free: list[_Simulator] = []
+        self._lent = 0
 
     @contextmanager
     def lent(self) -> Iterator[simulator.ControlPlane]:
         """The simulator; another one where it is lent already, or was left with another process than it began with."""
         made = self._free.pop() if self._free else self._start()
+        self._lent += 1
         try:
             yield made.plane
         finally:
-            # One is enough to keep: each costs something while nobody uses it.
-            if not self._free and made.undo():
+            self._lent -= 1
+            # One is enough to keep, the last that is given back: each costs something while nobody uses it.
+            if not self._lent and made.undo():
                 self._free.append(made)
             else:
                 made.running.close()

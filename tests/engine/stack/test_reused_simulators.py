@@ -72,9 +72,9 @@ def test_whoever_needs_two_gets_another_one(reused_simulators: ReusedSimulators)
     with reused_simulators.lent() as first, reused_simulators.lent() as second:
         assert first.server != second.server
         assert second.folder != first.folder
-    assert not Layout.of(first.folder).records.exists(), "one is kept"
+    assert not Layout.of(second.folder).records.exists(), "one is kept"
     with reused_simulators.lent() as third:
-        assert third == second
+        assert third == first
 
 
 def _started(state: records.Records | None) -> set[tuple[int, str]]:

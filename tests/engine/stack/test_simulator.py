@@ -29,7 +29,7 @@ from simulator.control_plane import PROCESSES
 from simulator.layout import Layout
 from simulator.operands.device_plugin import RESOURCE
 from simulator.ports import LOOPBACK, free_ports
-from testbed.simulated import start
+from testbed.simulated import start, write_data
 from testbed.waiting import eventually
 
 Resource = TypeVar("Resource")
@@ -298,16 +298,6 @@ def test_all_killed_at_once_come_back_with_the_data(own_folder: Path) -> None:
     assert simulator.status(own_folder).running
 
 
-def test_down_leaves_no_process_and_keeps_the_data(own_folder: Path) -> None:
-    server = simulator.up(own_folder).server
-    simulator.down(own_folder)
-    assert set(running(own_folder).values()) == {0}
-    assert not simulator.status(own_folder).running
-    assert Layout.of(own_folder).etcd.is_dir()
-    simulator.down(own_folder)  # once more does nothing
-    assert simulator.up(own_folder).server == server
-
-
 def test_a_taken_port_is_named_with_its_owner(own_folder: Path) -> None:
     # One that no outgoing connection is given meanwhile.
     [port] = free_ports(1)
@@ -317,17 +307,27 @@ def test_a_taken_port_is_named_with_its_owner(own_folder: Path) -> None:
     assert simulator.up(own_folder, port=port).server.endswith(f":{port}"), "the port is free now"
 
 
-def test_the_api_server_moves_when_its_port_was_taken_meanwhile(own_folder: Path) -> None:
-    old = simulator.up(own_folder).server
+def test_down_leaves_no_process_and_keeps_the_data_and_the_api_server_moves_when_its_port_was_taken_meanwhile(
+    own_folder: Path,
+) -> None:
+    before = simulator.up(own_folder)
+    with api.client(before.kubeconfig) as client:
+        client.create(made(ConfigMap, {"metadata": {"name": "kept"}}), namespace="default")
     simulator.down(own_folder)
+    assert set(running(own_folder).values()) == {0}
+    assert not simulator.status(own_folder).running
+    assert Layout.of(own_folder).etcd.is_dir()
+    simulator.down(own_folder)  # once more does nothing
     said: list[str] = []
-    with socket.create_server((LOOPBACK, int(old.rpartition(":")[2]))):
+    port = before.server.rpartition(":")[2]
+    with socket.create_server((LOOPBACK, int(port))):
         plane = simulator.up(own_folder, report=said.append)
-    assert plane.server != old
-    assert any(f"port {old.rpartition(':')[2]} is taken" in line for line in said)
+    assert plane.server != before.server
+    assert any(f"port {port} is taken" in line for line in said)
     with api.client(plane.kubeconfig) as client:
         client.create(deployment("moved", app="moved"), namespace="default")
         eventually(lambda: available(client, "moved", "default"))
+        client.get(ConfigMap, "kept", namespace="default")
 
 
 class _Taker:
@@ -353,6 +353,7 @@ class _Taker:
 @pytest.fixture
 def taker(tmp_path: Path) -> Iterator[_Taker]:
     folder = tmp_path / "simulator"
+    write_data(folder)
     taker = _Taker(folder)
     yield taker
     taker.give_back()
