@@ -1,6 +1,8 @@
 """The whole program of a stack as the recording monitor sees it."""
 
+import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from cluster.access.binding import NO_CLUSTER
@@ -20,8 +22,14 @@ def preview(
     deployed: bool = False,
     adopted: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Graph:
-    """A preview of a stack."""
-    return record(_program(stack, cluster_uid, adopted or {}), deployed=deployed)
+    """A preview of a stack; most tests ask for the same few."""
+    return _recorded(json.dumps([stack, adopted or {}]), cluster_uid, deployed=deployed)
+
+
+@cache
+def _recorded(stack_and_adopted: str, cluster_uid: str | None, *, deployed: bool) -> Graph:
+    stack, adopted = json.loads(stack_and_adopted)
+    return record(_program(stack, cluster_uid, adopted), deployed=deployed)
 
 
 def up(stack: Json, config_path: str) -> Graph:
