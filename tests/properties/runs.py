@@ -46,13 +46,11 @@ def drawn(count: int, of: int | None = None, until: Callable[[Json], bool] = lam
         of: the seed.
         until: whether a stack is the last one.
     """
+    random = (stack for run in itertools.count() for stack in _some(f"{of} {run}"))
     found: list[Json] = []
-    for run in itertools.count():
-        for stack in _some(f"{of} {run}"):
-            found.append(stack)
-            if len(found) == count or until(stack):
-                return found
-    raise AssertionError("not reached")
+    while len(found) < count and not (found and until(found[-1])):
+        found.append(next(random))
+    return found
 
 
 def _some(of: str) -> list[Json]:
