@@ -44,7 +44,7 @@ class PackageServer(ManyNodeLabels, ProviderServicer):
         try:
             return await super().Construct(request, context)
         except RunError as error:
-            # A wait that was in vain, or a host's verdict; gRPC would put the exception's class before the text.
+            # A wait that timed out, or a host's verdict; gRPC would put the exception's class before the text.
             await context.abort(grpc.StatusCode.UNKNOWN, str(error))
             raise
 

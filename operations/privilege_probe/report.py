@@ -147,7 +147,7 @@ class Result:
 
     @property
     def settings_to_write(self) -> dict[str, Any]:
-        """What stands under `reservation` with the answer; empty without one."""
+        """What `reservation` says with the answer; empty without one."""
         if self.rung is None or self.rung.privilege is None:
             return {}
         reservation = self.settings.reservation

@@ -69,7 +69,7 @@ def _read(cluster: Cluster, *, simulated: bool, again: bool = False) -> Status:
 
 
 def _again(place: Place) -> Callable[[], Status]:
-    """What reads the map at every call; after one in vain by what the kubeconfig says then.
+    """What reads the map at every call; after one that failed by what the kubeconfig says then.
 
     Symptom without it: a token that ended stays refused for ever, though its file has had a new one for hours.
     """

@@ -1,4 +1,4 @@
-"""No way to a GPU or a disk that passes the scheduler by."""
+"""No access to a GPU or a disk that the scheduler does not know of."""
 
 from collections.abc import Iterator
 

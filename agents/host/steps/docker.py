@@ -178,7 +178,7 @@ def _parsed(content: bytes | None) -> dict[str, Any]:
 
 
 def _refuse_keys_twice(content: bytes) -> None:
-    """Refuse what can't be written again: Docker joins what stands under one key twice, a parser takes the last."""
+    """Refuse a key that is there twice and can't be written again: Docker joins its values, a parser takes the last."""
     twice: list[str] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -219,10 +219,10 @@ def test_pods_with_the_same_ports_are_neighbours(client: Client, folder: Path, j
 @pytest.mark.usefixtures("judge")
 def test_other_pods_stay_records(client: Client, folder: Path) -> None:
     before = len(running(folder))
-    create(client, deployment("played", "crash", image="web"))
-    eventually(lambda: is_ready(client, "played"))
+    create(client, deployment("emulated", "crash", image="web"))
+    eventually(lambda: is_ready(client, "emulated"))
     assert len(running(folder)) == before
-    client.delete(Deployment, "played", namespace="default")
+    client.delete(Deployment, "emulated", namespace="default")
 
 
 def test_a_webhook_is_reached_through_its_service_while_a_pod_is_ready(client: Client, judge: str) -> None:

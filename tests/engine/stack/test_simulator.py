@@ -457,7 +457,7 @@ def test_the_port_that_the_user_named_is_given_to_no_other_server() -> None:
     assert len(others) > 9_000
 
 
-def test_kai_is_not_run_where_it_was_played(own_folder: Path, tmp_path: Path) -> None:
+def test_kai_is_not_run_where_it_was_emulated(own_folder: Path, tmp_path: Path) -> None:
     before = pids(own_folder)
     with pytest.raises(simulator.SimulatorError, match="has emulated KAI so far"):
         simulator.up(own_folder, kai_programs=str(tmp_path))

@@ -2,7 +2,7 @@
 
     here ---- outer link ---- near ---- inner link ---- far
 
-`far` has no way to here but through a login on `near`: nothing is routed.
+`far` can be reached from here only through a login on `near`: nothing is routed.
 """
 
 import os

@@ -66,7 +66,7 @@ def test_the_wait_ends_when_the_cluster_is_ready(api: ApiServer, cluster: Cluste
     assert len(api.asked) > 2
 
 
-def test_a_wait_in_vain_says_for_what_how_long_and_why(api: ApiServer, cluster: Cluster) -> None:
+def test_a_wait_that_times_out_says_for_what_how_long_and_why(api: ApiServer, cluster: Cluster) -> None:
     del api.answers[RUNTIME_CLASS]
     start = time.monotonic()
     with pytest.raises(ClusterError) as caught:

@@ -185,7 +185,7 @@ _OF_ANOTHER_FILE = f"[Service]\nExecStart=\n{_STARTED} \\\n  --log-level info --
         ),
     ],
 )
-def test_a_containerd_that_a_unit_starts_with_another_file_is_not_configured_in_vain(
+def test_a_containerd_that_a_unit_starts_with_another_file_is_not_configured(
     tmp_path: Path, files: list[str], named: str
 ) -> None:
     host = prepare(tmp_path / "host", Board.JETPACK_6, Distribution.KUBEADM)
@@ -224,7 +224,7 @@ def test_a_containerd_that_a_unit_starts_with_another_file_is_not_configured_in_
 def test_a_k3s_that_was_told_to_use_docker_is_not_restarted_for_a_runtime(
     k3s: HostRoot, path: str, text: str, *, refused: bool
 ) -> None:
-    """Guides for Jetsons say `--docker`: k3s would be restarted at each run, and waited for in vain."""
+    """Guides for Jetsons say `--docker`: k3s would be restarted at each run, and the wait for it would time out."""
     k3s.write(path, text)
     run = k3s.run("check", desired=desired(Board.JETPACK_6))
     assert run.code == (1 if refused else 3), run.errors
@@ -291,9 +291,7 @@ def test_a_broken_docker_configuration_is_an_error_and_stays(content: str, k3s: 
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_a_docker_that_a_unit_starts_with_another_file_is_not_configured_in_vain(
-    k3s: HostRoot, *, refused: bool
-) -> None:
+def test_a_docker_that_a_unit_starts_with_another_file_is_not_configured(k3s: HostRoot, *, refused: bool) -> None:
     install_docker(k3s)
     file = "/opt/daemon.json" if refused else "/etc/docker/daemon.json"
     started = f"ExecStart=\nExecStart=/usr/bin/dockerd -H fd:// --config-file={file}\n"
