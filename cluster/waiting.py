@@ -134,11 +134,19 @@ def operands_rolled_out(namespace: str, names: Collection[str]) -> Condition:
 
 
 def _release_lacks(cluster: Cluster, namespace: str, release: str) -> str | None:
-    deployments = [each for each in cluster.deployments(namespace=namespace) if each.release == (namespace, release)]
+    deployments = [
+        deployment
+        for deployment in cluster.deployments(namespace=namespace)
+        if deployment.release == (namespace, release)
+    ]
     for deployment in deployments:
         if lacks := _not_rolled_out(cluster, deployment):
             return lacks
-    daemon_sets = [each for each in cluster.daemon_sets(namespace=namespace) if each.release == (namespace, release)]
+    daemon_sets = [
+        daemon_set
+        for daemon_set in cluster.daemon_sets(namespace=namespace)
+        if daemon_set.release == (namespace, release)
+    ]
     for daemon_set in daemon_sets:
         if missing := _waits_for_nodes(cluster, daemon_set):
             return f"DaemonSet '{daemon_set.name}': {missing}{_said_by_pods(cluster, daemon_set)}"
@@ -253,8 +261,10 @@ def _said_by_operands(cluster: Cluster, namespace: str, node: str) -> str:
         pods = cluster.pods(namespace=namespace, node=node)
         if said := said_by(pods):
             return f"; {said}"
-        plugins = [each for each in cluster.daemon_sets(namespace=namespace) if each.name == DEVICE_PLUGIN]
-        refused = [each for each in plugins if not any(_is_of(pod, each) for pod in pods)]
+        plugins = [
+            daemon_set for daemon_set in cluster.daemon_sets(namespace=namespace) if daemon_set.name == DEVICE_PLUGIN
+        ]
+        refused = [plugin for plugin in plugins if not any(_is_of(pod, plugin) for pod in pods)]
         return _refused(refused[0], _refusal(cluster, refused[0], refused[0].ready)) if refused else ""
     except ClusterError:
         return ""
@@ -361,7 +371,8 @@ def backend_ready(gvirtus: GvirtusSettings, name: str) -> Condition:
 
     def missing(cluster: Cluster) -> str | None:
         deployments = {
-            each.labels.get(BACKEND_LABEL): each for each in cluster.deployments(namespace=gvirtus.namespace)
+            deployment.labels.get(BACKEND_LABEL): deployment
+            for deployment in cluster.deployments(namespace=gvirtus.namespace)
         }
         if (backend := deployments.get(name)) is None:
             return "it does not exist yet"

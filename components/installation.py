@@ -153,10 +153,10 @@ def _refuse_what_names_a_cluster_elsewhere(
         "the stack's configuration has kubernetes:kubeconfig": "kubernetes:kubeconfig" in _keys() and named is None,
         f"'{name}' was given a provider of Kubernetes": "kubernetes" in (providers or ()) and named is None,
     }
-    if found := [text for text, unread in elsewhere.items() if unread]:
+    if unread_keys := [text for text, unread in elsewhere.items() if unread]:
         raise StackConfigError(
-            f"The settings do not name the cluster, and {found[0]}, by which only other resources go: this would go to "
-            "kubectl's current context. Nothing was changed.\nSay cluster.context in the settings, or "
+            f"The settings do not name the cluster, and {unread_keys[0]}, by which only other resources go: this would "
+            "go to kubectl's current context. Nothing was changed.\nSay cluster.context in the settings, or "
             "cluster.kubeconfig with it."
         )
 
@@ -169,7 +169,7 @@ def _folder(*, package: bool) -> Path:
     """
     folder = Path(pulumi.get_root_directory() or ".")
     around = (folder, *folder.absolute().parents) if package else ()
-    return next((each for each in around if any((each / name).is_file() for name in _PROJECTS)), folder)
+    return next((parent for parent in around if any((parent / name).is_file() for name in _PROJECTS)), folder)
 
 
 def _settings(

@@ -88,7 +88,7 @@ class KaiAnywhere(pulumi.ComponentResource):
         memory = hosts.gpu_memory_mib if hosts else {}
         # A host that is gone may say nothing. Of nothing at all, the SDK makes a list.
         self.gpu_memory_mib = pulumi.Output.all(**memory).apply(
-            lambda told: {node: mib for node, mib in dict(told).items() if mib is not None}
+            lambda answers: {node: mib for node, mib in dict(answers).items() if mib is not None}
         )
         self.register_outputs(self.outputs)
 

@@ -354,7 +354,7 @@ def parse_settings(
     except ValidationError as error:
         # A list that seems empty because its items are wrong is no second mistake.
         problems = [
-            each for each in error.errors(include_url=False) if each["type"] != "too_short" or not each["input"]
+            item for item in error.errors(include_url=False) if item["type"] != "too_short" or not item["input"]
         ]
         count = "1 setting is" if len(problems) == 1 else f"{len(problems)} settings are"
         lines = [f"{file}: {count} wrong. Nothing was changed."]

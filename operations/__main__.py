@@ -85,12 +85,12 @@ class _Commands(TyperGroup):
 def _imported(name: str) -> Any:  # noqa: ANN401 - typer keeps the type to itself
     panel = _PANEL_OF[name]
     with _ended_by_an_interrupt():
-        found = pkgutil.resolve_name(f"operations.{_PANELS[panel][name]}")
+        commands = pkgutil.resolve_name(f"operations.{_PANELS[panel][name]}")
     room = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=_MARKUP)
-    if isinstance(found, typer.Typer):
-        room.add_typer(found, rich_help_panel=panel)
+    if isinstance(commands, typer.Typer):
+        room.add_typer(commands, rich_help_panel=panel)
     else:
-        room.command(rich_help_panel=panel)(found)
+        room.command(rich_help_panel=panel)(commands)
     return typer.main.get_group(room).commands[name]
 
 

@@ -49,8 +49,10 @@ class Destroying:
         Raises:
             ClusterError: if the cluster can't be asked.
         """
-        revisions = [each for place in sorted(self.state.releases) for each in self.cluster.helm_revisions(*place)]
-        hooks = [hook for each in revisions for hook in hooks_of(self.cluster, each) if hook.is_in_the_way]
+        revisions = [
+            revision for place in sorted(self.state.releases) for revision in self.cluster.helm_revisions(*place)
+        ]
+        hooks = [hook for revision in revisions for hook in hooks_of(self.cluster, revision) if hook.is_in_the_way]
         return left_by_hooks(self.cluster, hooks)
 
     def make_way(self, leftovers: Iterable[Leftover]) -> None:
@@ -68,7 +70,7 @@ class Destroying:
             self.say(f"removed {leftover.name}, which {whose}")
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Say what holds the block up, now and then, from its first look on."""
         over = threading.Event()
         teller = threading.Thread(target=self._tell, args=(over,), daemon=True)
@@ -82,7 +84,7 @@ class Destroying:
     def _tell(self, over: threading.Event) -> None:
         namespaces = [name.removeprefix("Namespace/") for name in self.state.objects if name.startswith("Namespace/")]
         since: dict[str, float] = {}
-        told: dict[str, tuple[str, float]] = {}
+        said: dict[str, tuple[str, float]] = {}
         waited = 0.0
         while not over.wait(LOOK_SECONDS):
             waited += LOOK_SECONDS
@@ -91,16 +93,16 @@ class Destroying:
             except ClusterError:
                 # Pulumi asks the same cluster, and says so.
                 continue
-            for each in held:
-                seconds = waited - since.setdefault(each.what, waited - LOOK_SECONDS)
-                if seconds < each.usual_seconds:
+            for obstacle in held:
+                seconds = waited - since.setdefault(obstacle.what, waited - LOOK_SECONDS)
+                if seconds < obstacle.usual_seconds:
                     continue
-                why, at = told.get(each.what, ("", -AGAIN_SECONDS))
-                if (each.why and not why) or waited - at >= AGAIN_SECONDS:
-                    self.say(_waits(each, seconds))
-                    if each.what not in told:
-                        self.say(each.ways_out)
-                    told[each.what] = (each.why, waited)
+                why, at = said.get(obstacle.what, ("", -AGAIN_SECONDS))
+                if (obstacle.why and not why) or waited - at >= AGAIN_SECONDS:
+                    self.say(_waits(obstacle, seconds))
+                    if obstacle.what not in said:
+                        self.say(obstacle.ways_out)
+                    said[obstacle.what] = (obstacle.why, waited)
 
     def config(self) -> Leftover | None:
         """KAI's Config, where the stack has a KAI: a hook made it, and another one is to delete it.
@@ -135,7 +137,7 @@ class Destroying:
         """
         if not any(name.startswith("Namespace/") for name in self.state.objects):
             return []
-        return [each for each in self.cluster.objects(API_SERVICES, ApiService) if each.unavailable]
+        return [service for service in self.cluster.objects(API_SERVICES, ApiService) if service.unavailable]
 
     def users(self) -> list[Pod]:
         """Pods that use the stack's KAI; none without one.

@@ -239,7 +239,7 @@ def destroy(target: Target, *options: str, ask: Callable[[], bool] | None = None
             return
         if agreed or skips_confirmations(target):
             _make_way(target, remembered, end)
-        with end.told():
+        with end.explained():
             pulumi(going, *always, *agreed, *([] if target.simulated else ["--non-interactive"]))
         if config is not None:
             _take(target, end, config)
@@ -283,9 +283,9 @@ def _before(target: Target, end: Destroying | None) -> Leftover | None:
         raise OperationError(f"{error}\nNothing was changed.") from error
     # Who may not list them can remove the stack all the same.
     with suppress(ClusterError):
-        for each in end.without_server():
+        for service in end.without_server():
             say(
-                f"warning: APIService {each.name} has no server that answers ({each.unavailable}): the stack's "
+                f"warning: APIService {service.name} has no server that answers ({service.unavailable}): the stack's "
                 "namespaces will wait for it. Start that server first; if it was removed for good, whoever installed "
                 "it removes the APIService too."
             )

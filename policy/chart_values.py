@@ -36,8 +36,8 @@ def written_out(path: Sequence[str | int], value: object, *, of_k3s: bool) -> ob
             # A block that is there once, as some bridges have it.
             return written_out(path, [value], of_k3s=of_k3s)
         case list() if _is_named(path) and all(map(_is_assignment, value)):
-            known = (item for item in value if not isinstance(item["name"], Hole))
-            return _tree((item["name"], item.get("value", item.get("values"))) for item in known)
+            items = (item for item in value if not isinstance(item["name"], Hole))
+            return _tree((item["name"], item.get("value", item.get("values"))) for item in items)
         case _:
             return value
 

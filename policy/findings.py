@@ -33,25 +33,25 @@ class Told(NamedTuple):
 
 def told_image(value: object) -> object:
     """An image's name; text that is none, such as an address with a password, stays hidden."""
-    return _told(value, _IMAGE)
+    return _if_it_fits(value, _IMAGE)
 
 
 def told_path(value: object) -> object:
     """A path on a host or in a volume."""
-    return _told(value, _FILE_PATH)
+    return _if_it_fits(value, _FILE_PATH)
 
 
 def told_name(value: object) -> object:
     """A Kubernetes object's name."""
-    return _told(value, _NAME)
+    return _if_it_fits(value, _NAME)
 
 
 def told_version(value: object) -> object:
     """A version, or a range of versions."""
-    return _told(value, _VERSIONS)
+    return _if_it_fits(value, _VERSIONS)
 
 
-def _told(value: object, shape: re.Pattern[str]) -> object:
+def _if_it_fits(value: object, shape: re.Pattern[str]) -> object:
     fits = isinstance(value, str) and shape.fullmatch(value) and not _RANDOM.search(_DIGEST.sub("", value))
     return Told(str(value)) if fits else value
 

@@ -128,7 +128,9 @@ def _file(program: Path) -> Path:
     """In the program's folder, or beside the project's file: one with `main` has its program further down."""
     if (own := program / FILE).exists():
         return own
-    projects = (each for each in (program, *program.parents) if any((each / name).is_file() for name in _PROJECTS))
+    projects = (
+        folder for folder in (program, *program.parents) if any((folder / name).is_file() for name in _PROJECTS)
+    )
     return next(projects, program) / FILE
 
 

@@ -56,13 +56,13 @@ def read(path: Path) -> Records | None:
     An unreadable file is no error: processes are also found by their arguments, so the next start converges.
     """
     try:
-        found = Records.model_validate_json(path.read_bytes())
+        state = Records.model_validate_json(path.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
     # In the copy of a checkout the file names the original's processes. A checkout that was moved still has its own.
-    if found.folder not in {"", str(path.parent)} and Path(found.folder).is_dir():
-        return found.model_copy(update={"processes": {}})
-    return found
+    if state.folder not in {"", str(path.parent)} and Path(state.folder).is_dir():
+        return state.model_copy(update={"processes": {}})
+    return state
 
 
 def write(path: Path, records: Records) -> None:

@@ -97,7 +97,9 @@ def status(folder: Path) -> Status:
             ProcessStatus(name, lives, recorded.pid if recorded and lives else None, ports.get(name) if lives else None)
         )
     # Without its store the API server lets every question run into a time-out.
-    can_answer = state is not None and all(each.alive for each in processes if each.name in {"etcd", "kube-apiserver"})
+    can_answer = state is not None and all(
+        process.alive for process in processes if process.name in {"etcd", "kube-apiserver"}
+    )
     version = api_version(f"https://{LOOPBACK}:{ports['kube-apiserver']}", Pki(layout.pki)) if can_answer else None
     nodes: tuple[NodeStatus, ...] = ()
     if version:

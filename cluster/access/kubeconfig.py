@@ -83,7 +83,7 @@ class ChosenContext:
 
     def _entry(self, kind: str, name: str | None) -> Mapping[str, Any]:
         """What the file says of a cluster or user."""
-        return next((each[kind] for each in self.content.get(f"{kind}s", ()) if each["name"] == name), {})
+        return next((entry[kind] for entry in self.content.get(f"{kind}s", ()) if entry["name"] == name), {})
 
 
 def choose_context(kubeconfig: str | None = None, context: str | None = None) -> ChosenContext:

@@ -69,7 +69,7 @@ def config_left_of(cluster: Cluster, namespace: str) -> Leftover | None:
     config = config_of(cluster, namespace)
     if config is None or any(deployment.name == _OPERATOR for deployment in cluster.deployments()):
         return None
-    by_pulumi = any(each.name == _DEFINITION and each.by_pulumi for each in definitions(cluster))
+    by_pulumi = any(definition.name == _DEFINITION and definition.by_pulumi for definition in definitions(cluster))
     doubt = (
         f"of a KAI in namespace {namespace} that is gone, whose webhooks it keeps: no release of Pulumi's made its "
         "definition"

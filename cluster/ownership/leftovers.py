@@ -174,7 +174,9 @@ def objects_of(cluster: Cluster, definition: Definition) -> int | None:
     Deleted, such a definition takes its objects along all the same.
     """
     served = [version.name for version in definition.versions if version.served]
-    established = any((each.type, each.status) == ("Established", "True") for each in definition.conditions)
+    established = any(
+        (condition.type, condition.status) == ("Established", "True") for condition in definition.conditions
+    )
     if not served or not established:
         return None
     # Each version has all of them.

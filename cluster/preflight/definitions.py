@@ -22,7 +22,9 @@ class _Definition(Answer):
     @property
     def is_to_be_served(self) -> bool:
         """Whether the API server would serve it by itself: not where no version is to be, or its names are taken."""
-        refused = any(each.type == "NamesAccepted" and each.status == "False" for each in self.conditions)
+        refused = any(
+            condition.type == "NamesAccepted" and condition.status == "False" for condition in self.conditions
+        )
         return not refused and any(version.served for version in self.versions)
 
 
@@ -49,8 +51,8 @@ def read_unserved(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _is_to_be_served(cluster: Cluster, name: str) -> bool:
-    found = cluster.objects(DEFINITIONS, _Definition, params={"fieldSelector": f"metadata.name={name}"})
-    return any(definition.is_to_be_served for definition in found)
+    definitions = cluster.objects(DEFINITIONS, _Definition, params={"fieldSelector": f"metadata.name={name}"})
+    return any(definition.is_to_be_served for definition in definitions)
 
 
 def judge_unserved(names: tuple[str, ...]) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ def judge_namespaces(namespaces: Iterable[Namespace], state: DeployedState) -> I
         namespaces: as they are now.
         state: what the stack remembers.
     """
-    for namespace in sorted(namespaces, key=lambda each: each.name):
+    for namespace in sorted(namespaces, key=lambda item: item.name):
         name = f"Namespace/{namespace.name}"
         if name not in state.objects or name in state.adopted or _is_a_stacks(namespace):
             continue
@@ -82,10 +82,9 @@ def judge_lost_namespaces(
     ):
         live = namespaces.get(name)
         inside = [
-            known
-            for known, manifest in planned.items()
-            if known in state.objects
-            and (known == f"Namespace/{name}" or manifest["metadata"].get("namespace") == name)
+            key
+            for key, manifest in planned.items()
+            if key in state.objects and (key == f"Namespace/{name}" or manifest["metadata"].get("namespace") == name)
         ]
         goes = live is not None and live.deleted is not None
         held = f" It waits: {live.held}." if live is not None and live.held else ""

@@ -22,7 +22,13 @@ def read_taken_priority_classes(cluster: Cluster, settings: StackSettings, state
         return ()
     ours = (settings.kai.namespace, RELEASE)
     classes = cluster.objects(_PATH, Installed, metadata=True)
-    return tuple(sorted(each.name for each in classes if each.name in PRIORITY_CLASSES and each.release != ours))
+    return tuple(
+        sorted(
+            priority_class.name
+            for priority_class in classes
+            if priority_class.name in PRIORITY_CLASSES and priority_class.release != ours
+        )
+    )
 
 
 def judge_taken_priority_classes(settings: StackSettings, names: Sequence[str]) -> Iterator[Finding]:

@@ -62,20 +62,20 @@ def read_others_profiles(cluster: Cluster, settings: StackSettings, state: Deplo
     return OthersProfiles(f"{namespace}/{name}", frozenset(maps[0].data)) if maps else None
 
 
-def judge_others_profiles(settings: StackSettings, found: OthersProfiles | None) -> Iterator[Finding]:
+def judge_others_profiles(settings: StackSettings, profiles: OthersProfiles | None) -> Iterator[Finding]:
     """Profiles that the stack names and that operator does not have.
 
     Symptom without it: the run succeeds. Without any ConfigMap nobody slices the GPUs, and KAI leaves the node alone;
     with one, the device plugin does not start there (k8s-device-plugin v0.20.0 cmd/config-manager/main.go).
     """
-    if found is None:
+    if profiles is None:
         return
     for name, profile in sorted(settings.node_profiles.items()):
-        if name in found.names:
+        if name in profiles.names:
             continue
         nodes = first_of(profile.nodes)
-        if found.config_map:
-            lacks = f"ConfigMap {found.config_map} has {first_of(sorted(found.names)) or 'none'}"
+        if profiles.config_map:
+            lacks = f"ConfigMap {profiles.config_map} has {first_of(sorted(profiles.names)) or 'none'}"
             consequence = f"the device plugin would not start on {nodes}"
         elif isinstance(profile, TimeSlicingProfile):
             lacks = "its ClusterPolicy names no ConfigMap with profiles"
@@ -88,5 +88,5 @@ def judge_others_profiles(settings: StackSettings, found: OthersProfiles | None)
             f"{consequence}.",
             f"Add the profile '{name}' there: devicePlugin.config.name in that operator's values is the ConfigMap. Or "
             f"remove node_profiles.{name}.",
-            fatal=bool(found.config_map),
+            fatal=bool(profiles.config_map),
         )

@@ -46,10 +46,10 @@ def is_unknown(release: tuple[str, str], revisions: Sequence[HelmRevision], stat
 
 def judge_own_releases(settings: StackSettings, state: DeployedState, stack: str) -> Iterator[Finding]:
     """Releases of the stack's own that its settings want elsewhere, or not any more."""
-    wanted = {release: namespace for namespace, release in releases(settings)}
+    namespaces = {release: namespace for namespace, release in releases(settings)}
     for namespace, release in sorted(state.releases):
         key = "kai" if release == kai.RELEASE else "gpu_operator"
-        if release not in wanted:
+        if release not in namespaces:
             yield Finding(
                 f"gpu_operator.install is false, and this stack installed the GPU Operator in namespace '{namespace}': "
                 f"`pulumi up` uninstalls it. RuntimeClass '{reservation.RUNTIME_CLASS}' and the GPUs of every node go "
@@ -58,9 +58,9 @@ def judge_own_releases(settings: StackSettings, state: DeployedState, stack: str
                 f"put back the labels of nodes that go with this one: pulumi up --refresh{stack_option(stack)}",
                 fatal=False,
             )
-        elif namespace != wanted[release]:
+        elif namespace != namespaces[release]:
             yield Finding(
-                f"{key}.namespace is '{wanted[release]}', but this stack installed Helm release '{release}' in "
+                f"{key}.namespace is '{namespaces[release]}', but this stack installed Helm release '{release}' in "
                 f"namespace '{namespace}', and a release can't move.",
                 f"Set {key}.namespace: {namespace}. To have it elsewhere, remove the stack before you change the "
                 "setting: pulumi destroy.",

@@ -185,7 +185,7 @@ def run_preflight(  # noqa: PLR0913 - all by name
         if not refreshes:
             findings += judge_nodes_that_left(settings, facts.nodes, state, stack, preview=preview)
             findings += judge_lost_labels(settings, facts.nodes, state, stack, preview=preview)
-    findings = [replace(each, remedy=for_its_cluster(each.remedy, cluster.chosen)) for each in findings]
+    findings = [replace(finding, remedy=for_its_cluster(finding.remedy, cluster.chosen)) for finding in findings]
     _refuse(findings, f"T{facts.where[1:]} is")
     warnings = tuple(f"In {facts.where}: {finding.what} {finding.remedy}" for finding in findings)
     return PreflightResult(facts.uid, warnings, cluster.chosen, contact.adopted, _checked(settings, facts))

@@ -136,7 +136,7 @@ def _read(cluster: Cluster, paths: Mapping[str, str], collected: Collected) -> d
         answers = {
             what: reader.objects(what, path, _Tenant if what == _ALL_PODS else _Object) for what, path in paths.items()
         }
-        lists = {what: [each.root for each in answer() if each.root is not None] for what, answer in answers.items()}
+        lists = {what: [item.root for item in answer() if item.root is not None] for what, answer in answers.items()}
     collected.left_out += map(str, reader.unseen)
     return lists
 

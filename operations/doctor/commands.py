@@ -93,12 +93,12 @@ def doctor(  # noqa: PLR0913 - the options of a command
         raise typer.BadParameter("--only and --skip leave no check that could be done: choose other categories.")
     if alone is not None:
         read = _and_hosts(partial(Facts, settings=alone), str(stack), alone)
-        diagnosed = look(read, choice, wait_s=wait, fail_on=fail_on, checks=OF_HOSTS_ALONE)
+        diagnosed = look(read, choice, wait_seconds=wait, fail_on=fail_on, checks=OF_HOSTS_ALONE)
         raise typer.Exit(tell(*diagnosed, where=f"the hosts of stack '{stack}'"))
     with open_place(stack, context) as place:
         read = partial(facts_of, place, stack)
         read = _and_hosts(read, str(stack), place.stack) if hosts else read
-        diagnosed = look(read, choice, wait_s=wait, fail_on=fail_on)
+        diagnosed = look(read, choice, wait_seconds=wait, fail_on=fail_on)
         cluster = place.cluster
         where = f"the cluster at {cluster.server} (context '{cluster.context}')"
         there = partial(for_its_cluster, chosen=cluster.chosen)
@@ -217,7 +217,7 @@ def look(
     read: Callable[[], Facts],
     choice: Choice,
     *,
-    wait_s: int,
+    wait_seconds: int,
     fail_on: Severity = Severity.ERROR,
     checks: Sequence[Check] = CHECKS,
 ) -> tuple[Facts, Diagnosis]:
@@ -228,7 +228,7 @@ def look(
     Args:
         read: reads the facts, anew at each look.
         choice: the checks.
-        wait_s: how long at most; each look that fails says the codes on standard error.
+        wait_seconds: how long at most; each look that fails says the codes on standard error.
         fail_on: from which severity on a check fails.
         checks: what is chosen from.
     """
@@ -238,16 +238,16 @@ def look(
         try:
             facts = read()
         except ClusterUnreachableError as error:
-            left = begin + wait_s - time.monotonic()
+            left = begin + wait_seconds - time.monotonic()
             if not answered or left <= 0:
                 raise
             why = str(error).splitlines()[0]
         else:
             answered = True
             diagnosis = diagnose(facts, choice, checks)
-            left = begin + wait_s - time.monotonic()
+            left = begin + wait_seconds - time.monotonic()
             if exit_status(diagnosis, fail_on) is not ExitStatus.FAILED or left <= 0:
                 return facts, diagnosis
             why = ", ".join(codes(diagnosis.problems))
-        typer.echo(f"{int(time.monotonic() - begin)} of {wait_s} s: {why}", err=True)
+        typer.echo(f"{int(time.monotonic() - begin)} of {wait_seconds} s: {why}", err=True)
         time.sleep(min(_AGAIN_SECONDS, left))

@@ -85,7 +85,9 @@ class Selector(Answer):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether it selects what has these labels."""
-        return self.labels.items() <= labels.items() and all(each.matches(labels) for each in self.expressions)
+        return self.labels.items() <= labels.items() and all(
+            expression.matches(labels) for expression in self.expressions
+        )
 
 
 class Prometheus(_Named):

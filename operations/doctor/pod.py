@@ -164,21 +164,21 @@ def _cause(problems: Iterable[Problem], pod: Pod) -> tuple[Judged, Judged] | Non
 def _left_to_kubernetes(facts: Facts, diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
     """That Kubernetes' own scheduler has the pod, which is never KAI's, whoever may not read how KAI's is called."""
     undone = [gap.check for gap in diagnosis.not_checked if gap.check.code == _ELSEWHERE]
-    found = (
+    judged = (
         Judged(check, finding, facts.names)
         for check in undone
         if pod.scheduler == _KUBERNETES
         for finding in check.judge(facts)
         if of_pod(pod.namespace, pod.name) in finding.about and not finding.subject.suppresses(check.code)
     )
-    return next(((each, each) for each in found), None)
+    return next(((result, result) for result in judged), None)
 
 
 def _of_its_node(diagnosis: Diagnosis, pod: Pod) -> tuple[Judged, Judged] | None:
     """That the pod's node is not ready, where that was found."""
     judged = (result for problem in (*diagnosis.problems, *diagnosis.suppressed) for result in problem.all)
-    off = (each for each in judged if each.check.code == _NODE_OFF and each.finding.subject.name == pod.node)
-    return next(((each, each) for each in off), None)
+    off = (result for result in judged if result.check.code == _NODE_OFF and result.finding.subject.name == pod.node)
+    return next(((result, result) for result in off), None)
 
 
 def _clause(pod: Pod, sentence: str) -> str:

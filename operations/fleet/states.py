@@ -45,12 +45,12 @@ def read_sites(names: Sequence[str], stacks: Path, waves: Mapping[str, str]) -> 
         except (OperationError, StackConfigError) as error:
             return Site(site=name, wave=waves.get(name), unread=str(error))
 
-    told = progress("reading states", len(names), lambda done, total: f"{done} of {total} sites")
-    with told as advance, ThreadPoolExecutor(_AT_ONCE) as pool:
+    shown = progress("reading states", len(names), lambda done, total: f"{done} of {total} sites")
+    with shown as advance, ThreadPoolExecutor(_AT_ONCE) as pool:
         reading = [pool.submit(read, name) for name in names]
         for _ in as_completed(reading):
             advance(1)
-    return tuple(each.result() for each in reading)
+    return tuple(future.result() for future in reading)
 
 
 def tags_of(checkout: Path) -> Mapping[str, str]:

@@ -91,10 +91,10 @@ def _asks(target: Target) -> bool:
 
 def _with_passphrase(target: Target) -> Target:
     """The stack with its passphrase, for which pulumi would ask before the preview and could not ask after a yes."""
-    known = (
+    has_passphrase = (
         target.simulated or {"PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"} & target.environment.keys()
     )
-    if known or "encryptionsalt" not in read_stack_file(target.project / f"Pulumi.{target.stack}.yaml"):
+    if has_passphrase or "encryptionsalt" not in read_stack_file(target.project / f"Pulumi.{target.stack}.yaml"):
         return target
     with asking():
         # One that is empty counts too.

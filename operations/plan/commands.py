@@ -161,7 +161,9 @@ def plan(  # noqa: PLR0913 - every option of the command
         machines = machines_by_numbers(gpu_memory_mib or 0, gpus or 1, nodes or 1, machine_memory_mib)
         scene = Scene(machines, strategy=placement or Strategy.BINPACK)
     workloads, scene = _workloads(scene, file, _PodOptions(request_mib, fraction, pods or 1, devices or 1, queue))
-    if not scene.fractions and any(isinstance(pod.request.gpu, GpuShare) for each in workloads for pod in each.pods):
+    if not scene.fractions and any(
+        isinstance(pod.request.gpu, GpuShare) for workload in workloads for pod in workload.pods
+    ):
         why = "KAI's Config switches fractions off" if live else "kai.gpu_sharing_mode is 'disabled'"
         raise OperationError(f"{why}, so KAI refuses pods with fractions. Choose another mode first.")
     answer = report.plan(scene, workloads)

@@ -95,12 +95,12 @@ def _shown(value: object) -> str | None:
 
 def _shown_once() -> Callable[[object], str | None]:
     """A `_shown` that writes each value once, while all are held: many paths of a plan may lead to a large one."""
-    known: dict[int, str | None] = {}
+    texts: dict[int, str | None] = {}
 
     def shown(value: object) -> str | None:
-        if id(value) not in known:
-            known[id(value)] = _shown(value)
-        return known[id(value)]
+        if id(value) not in texts:
+            texts[id(value)] = _shown(value)
+        return texts[id(value)]
 
     return shown
 

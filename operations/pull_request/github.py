@@ -203,13 +203,13 @@ class GitHub:
                 continue
             if answer.is_success:
                 return answer
-            limited, told = _is_limited(answer), answer.headers.get("Retry-After", "")
-            again = (limited and told) or (method in _REPEATABLE and answer.status_code in _PASSING)
+            limited, retry_after = _is_limited(answer), answer.headers.get("Retry-After", "")
+            again = (limited and retry_after) or (method in _REPEATABLE and answer.status_code in _PASSING)
             if pause_seconds is None or not again:
                 remedy = _LIMITED if limited else _PERMISSIONS.get(answer.status_code, "Run the job again.")
                 reason = f"{answer.status_code} {answer.reason_phrase}"
                 raise GitHubError(f"GitHub refused {method} {url}: {reason}. {remedy}")
-            time.sleep(min(int(told), _LONGEST_PAUSE_SECONDS) if told.isdecimal() else pause_seconds)
+            time.sleep(min(int(retry_after), _LONGEST_PAUSE_SECONDS) if retry_after.isdecimal() else pause_seconds)
 
     def _read(self, kind: TypeAdapter[_T], answer: httpx2.Response) -> _T:
         try:
@@ -220,5 +220,5 @@ class GitHub:
 
 def _is_limited(answer: httpx2.Response) -> bool:
     """Whether GitHub refuses for the number of requests, and not for a right that is missing."""
-    told = "Retry-After" in answer.headers or answer.headers.get("X-RateLimit-Remaining") == "0"
-    return answer.status_code in _LIMITS and told
+    limited = "Retry-After" in answer.headers or answer.headers.get("X-RateLimit-Remaining") == "0"
+    return answer.status_code in _LIMITS and limited

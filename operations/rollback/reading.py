@@ -165,7 +165,7 @@ class StackInCluster:
         return frozenset(
             place
             for place in names - self.releases
-            if (settled := [each for each in self.cluster.helm_revisions(*place) if not each.half_done])
+            if (settled := [revision for revision in self.cluster.helm_revisions(*place) if not revision.half_done])
             and _by_provider(settled)
             and not self._is_another_stacks(place[0])
         )

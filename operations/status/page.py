@@ -17,9 +17,9 @@ from operations.status.words import (
     count,
     device,
     gpus,
-    known,
     missing,
     others,
+    pods_or_dash,
     runs,
     short_proof,
     silent,
@@ -155,8 +155,8 @@ def _queue_section(queues: Sequence[QueueStatus]) -> Markup:
             element("th", clean(queue.name), scope="row", class_=f"depth-{min(queue.depth, 3)}"),
             *(element("td", gpus(fact.value), class_="number") for fact in (queue.quota, queue.limit, queue.used)),
             element("td", gpus(queue.reported.value), class_="number"),
-            element("td", known(queue.pods), class_="number"),
-            element("td", known(queue.pending), class_="number"),
+            element("td", pods_or_dash(queue.pods), class_="number"),
+            element("td", pods_or_dash(queue.pending), class_="number"),
             element("td", queue.difference or "", class_="soft why"),
         )
         for queue in queues

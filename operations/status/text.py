@@ -14,9 +14,9 @@ from operations.status.words import (
     count,
     device,
     gpus,
-    known,
     missing,
     others,
+    pods_or_dash,
     runs,
     short_proof,
     silent,
@@ -184,7 +184,7 @@ def _queues(queues: Sequence[QueueStatus], width: int) -> Iterator[Text]:
     yield _line((f"{heading:<{wide}}{columns}", "bold"))
     for indent, name, queue in zip(indents, names, queues, strict=True):
         numbers = f"{gpus(queue.quota.value):>6} {gpus(queue.limit.value):>6} {gpus(queue.used.value):>6}"
-        pods, pending = known(queue.pods), known(queue.pending)
+        pods, pending = pods_or_dash(queue.pods), pods_or_dash(queue.pending)
         yield _line(f"{name:<{wide}}  {numbers} {gpus(queue.reported.value):>8}  {pods:>4}  {pending:>7}")
         if queue.difference:
             yield from _wrapped(f"{indent}    {queue.difference}", width, "dim")

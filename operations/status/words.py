@@ -96,7 +96,7 @@ def gpus(value: float | None) -> str:
     return "all" if value == _UNLIMITED else f"{value:g}"
 
 
-def known(pods: int | None) -> str:
+def pods_or_dash(pods: int | None) -> str:
     """A number of pods; a dash where nobody knows it."""
     return "-" if pods is None else str(pods)
 

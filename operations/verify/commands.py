@@ -105,7 +105,7 @@ def verify(  # noqa: PLR0913 - every option of the command
         done: list[Step] = []
         if pre:
             say("what preflight and doctor check")
-            with _told(done):
+            with _steps_shown_at_a_failure(done):
                 done += before.verify(
                     place.cluster,
                     place.stack,
@@ -118,13 +118,13 @@ def verify(  # noqa: PLR0913 - every option of the command
         nodes = _nodes(seen_nodes, place.stack, node or ()) if not unseen else []
         say("what doctor checks")
         facts, diagnosis = look(
-            partial(facts_of, place, stack), Choice(frozenset(only or ()), frozenset(skip or ())), wait_s=wait
+            partial(facts_of, place, stack), Choice(frozenset(only or ()), frozenset(skip or ())), wait_seconds=wait
         )
         stands = components.verify(diagnosis)
         done.append(stands)
         if unseen:
             done.append(Step(name=reservation_pods.NAME, outcome=Outcome.SKIPPED, says=unseen))
-        with _told(done):
+        with _steps_shown_at_a_failure(done):
             for name in nodes:
                 say(f"{name}: what a reservation pod gets")
                 done.append(reservation_pods.verify(place.cluster, place.stack, name))
@@ -143,7 +143,7 @@ def verify(  # noqa: PLR0913 - every option of the command
 
 
 @contextmanager
-def _told(done: Sequence[Step]) -> Iterator[None]:
+def _steps_shown_at_a_failure(done: Sequence[Step]) -> Iterator[None]:
     """Tell what was verified where the block fails at something else: it may have taken minutes, and be the cause."""
     try:
         yield

@@ -113,7 +113,11 @@ def _bindings(document: Document, stack: StackFacts) -> Iterator[Violation]:
 def _privileged_namespaces(stack: StackFacts) -> set[str]:
     """Namespaces whose pods may be privileged, as far as their names say it: a binding tells no other label."""
     by_design = {exemption.name for exemption in exemptions(stack) if exemption.rule == "namespaces"}
-    own = {each.name for each in stack.accepted if each.rule == "namespaces" and each.value == "privileged"}
+    own = {
+        exception.name
+        for exception in stack.accepted
+        if exception.rule == "namespaces" and exception.value == "privileged"
+    }
     return by_design | own | {_SYSTEM_NAMESPACE} | ({RESERVATION} if stack.grants else set())
 
 
@@ -128,7 +132,11 @@ def _aggregations(document: Document) -> Iterator[Violation]:
 def _selects_some(selector: dict[str, object]) -> bool:
     """Whether roles need a label for it that is not Kubernetes' own."""
     requirements = map(dict_of, list_of(selector.get("matchExpressions")))
-    asked = {text_of(each.get("key")) for each in requirements if each.get("operator") in {"In", "Exists"}}
+    asked = {
+        text_of(requirement.get("key"))
+        for requirement in requirements
+        if requirement.get("operator") in {"In", "Exists"}
+    }
     return bool((asked | dict_of(selector.get("matchLabels")).keys()) - {_KUBERNETES_LABEL})
 
 

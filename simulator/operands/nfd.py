@@ -109,7 +109,7 @@ def _expected(value: str | None, element: str, expression: Mapping[str, Any]) ->
         case "In":
             return value in values
         case "InRegexp":
-            return value is not None and any(_found(pattern, value) for pattern in values)
+            return value is not None and any(_fits(pattern, value) for pattern in values)
         case "Exists":
             return value is not None
         case "DoesNotExist":
@@ -118,7 +118,7 @@ def _expected(value: str | None, element: str, expression: Mapping[str, Any]) ->
             raise UnsupportedRuleError(f"it tests {element} with {operator}")
 
 
-def _found(pattern: str, value: str) -> bool:
+def _fits(pattern: str, value: str) -> bool:
     try:
         return re.search(pattern, value) is not None
     except re.error as error:  # NFD's are Go's, which knows what Python does not, such as \pL

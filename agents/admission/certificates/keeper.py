@@ -51,14 +51,14 @@ def keeper_of(settings: Settings, api: ApiServer, tls: LiveTls) -> Keeper:
             return SigningKeeper(settings, signed, tls)
 
 
-async def keep(keeper: Keeper, every_s: float) -> None:
+async def keep(keeper: Keeper, interval_seconds: float) -> None:
     """Look for ever; a look that fails is repeated, and what is served stays."""
     while True:
         try:
             await keeper.look()
         except (ApiError, CertificateError) as error:
             _LOG.warning("the certificate could not be looked after", extra={"error": str(error)})
-        await asyncio.sleep(every_s)
+        await asyncio.sleep(interval_seconds)
 
 
 class OwnKeeper:

@@ -47,8 +47,8 @@ async def is_published(api: ApiServer, configurations: tuple[str, ...]) -> bool:
     Raises:
         ApiError: they can't be read.
     """
-    found = [await _find(api, configuration) for configuration in configurations]
-    there = [manifest for manifest in found if manifest is not None]
+    manifests = [await _find(api, configuration) for configuration in configurations]
+    there = [manifest for manifest in manifests if manifest is not None]
     return bool(there) and all(all(_bundles(manifest)) for manifest in there)
 
 

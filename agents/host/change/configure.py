@@ -137,7 +137,7 @@ def _no_staging(error: OSError) -> HostError:
 def _apply(context: Context, result: Result) -> None:
     tools, journal = context.tools, context.journal
     services = list({step.service.name: step.service for step in result.steps if step.service}.values())
-    owed, known = tuple(journal.pending), frozenset(journal.originals)
+    owed, earlier = tuple(journal.pending), frozenset(journal.originals)
     changes = _begin(context, result.steps, services)
     written: list[tuple[Change, Owner]] = []
     attempted: list[Service] = []
@@ -160,7 +160,7 @@ def _apply(context: Context, result: Result) -> None:
         if written:
             _roll_back(context, written, attempted, error)
         # One that was not even tried still runs with what is back now.
-        _forget_this_run(context, known, {service.name for service in services}.difference(owed))
+        _forget_this_run(context, earlier, {service.name for service in services}.difference(owed))
         if not written:
             raise
         result.rolled_back = True
@@ -207,12 +207,12 @@ def _roll_back(
         ) from second
 
 
-def _forget_this_run(context: Context, known: Collection[str], restarts: Iterable[str]) -> None:
+def _forget_this_run(context: Context, earlier: Collection[str], restarts: Iterable[str]) -> None:
     """Take what a run noted, and what is back now, out of the journal: what a file becomes later is somebody else's."""
     journal = context.journal
     for name in restarts:
         journal.restarted(name)
-    new = [original for path, original in journal.originals.items() if path not in known]
+    new = [original for path, original in journal.originals.items() if path not in earlier]
     journal.forget([original for original in new if _is_back(context, original)])
     if not (journal.originals or journal.pending):
         journal.close()

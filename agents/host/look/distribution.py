@@ -134,12 +134,12 @@ def chosen(root: Root, distribution: str) -> Layout:
         if distribution in ("k3s", "rke2"):
             remedy += f" If its data-dir is another folder, put a link to that at /var/lib/rancher/{distribution}."
         raise HostError(f"The stack says {distribution}, but this host has signs of {listing}.", remedy)
-    found = layout(root, distribution)
+    system = layout(root, distribution)
     if distribution == "kubeadm":
-        _refuse_other_runtime(root, found, names)
-    if found.mechanism is Mechanism.OWN:
-        _refuse_runtime_of_an_option(root, found)
-    return found
+        _refuse_other_runtime(root, system, names)
+    if system.mechanism is Mechanism.OWN:
+        _refuse_runtime_of_an_option(root, system)
+    return system
 
 
 def _refuse_other_runtime(root: Root, system: Layout, names: list[str]) -> None:
@@ -148,7 +148,9 @@ def _refuse_other_runtime(root: Root, system: Layout, names: list[str]) -> None:
         raise HostError(
             f"{_K0S} exists: k0s runs containers with a containerd of its own, not the system's.", _OTHER_RUNTIME
         )
-    said = [(path, match.group(1)) for path, found in _ENDPOINTS if (match := found.search(root.read_text(path) or ""))]
+    said = [
+        (path, match.group(1)) for path, pattern in _ENDPOINTS if (match := pattern.search(root.read_text(path) or ""))
+    ]
     for path, endpoint in said[:1]:
         socket = re.sub(r"^/var/run/", "/run/", endpoint[len("unix://") :] if "://" in endpoint else endpoint)
         if socket != system.socket:

@@ -152,7 +152,7 @@ def drop_ins(root: Root, main: str, config: str, folder: str) -> dict[str, bytes
     Raises:
         HostError: A file can't be read.
     """
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     patterns = [f"{folder}/*.toml", *(imports.absolute(entry, config) for entry in imports.listed(main))]
     while patterns:
         # To containerd two stars are one.
@@ -160,10 +160,10 @@ def drop_ins(root: Root, main: str, config: str, folder: str) -> dict[str, bytes
         matches = root.glob(pattern) if pattern.startswith(f"{folder}/") else []
         for path in matches:
             name = path[len(folder) + 1 :]
-            if name not in found and root.is_file(path):
-                found[name] = root.read_bytes(path) or b""
-                patterns += [imports.absolute(entry, path) for entry in _listed(found[name])]
-    return found
+            if name not in contents and root.is_file(path):
+                contents[name] = root.read_bytes(path) or b""
+                patterns += [imports.absolute(entry, path) for entry in _listed(contents[name])]
+    return contents
 
 
 def merged(tools: Tools, layout: Layout, staging: Path, candidate: Files) -> Effective:
@@ -228,10 +228,10 @@ class _Staged:
             return [f"{self.staging}/conf.d{path[len(self.folder) :]}"]
         if path == self.config:
             return [f"{self.staging}/config.toml"]
-        found = self.root.glob(path) if "*" in path else []
+        matches = self.root.glob(path) if "*" in path else []
         # containerd reads no file twice; the main one would be, from two places.
-        others = [str(self.root.path(other)) for other in found if other != self.config]
-        return others if self.config in found else [str(self.root.path(path))]
+        others = [str(self.root.path(other)) for other in matches if other != self.config]
+        return others if self.config in matches else [str(self.root.path(path))]
 
 
 def _listed(content: bytes) -> list[str]:

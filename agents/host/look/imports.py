@@ -149,12 +149,12 @@ def with_imports(text: str, entries: list[str]) -> str:
 
 
 def _edited(text: str, candidates: Iterable[str], entries: list[str] | None) -> str:
-    wanted = document(text)
-    wanted.pop("imports", None)
+    expected = document(text)
+    expected.pop("imports", None)
     if entries is not None:
-        wanted["imports"] = entries
+        expected["imports"] = entries
     for candidate in candidates:
-        if _said(candidate) == wanted:
+        if _said(candidate) == expected:
             return candidate
     raise HostError(
         "The imports of containerd's configuration can't be edited without a change of something else.",

@@ -67,14 +67,14 @@ def examine(tools: Tools) -> dict[str, Any] | None:
     return {**answer, **_judged(tools, layout, _files(layout, main, files), version or "")}
 
 
-def _judged(tools: Tools, layout: Layout, found: Files, version: str) -> dict[str, Any]:
+def _judged(tools: Tools, layout: Layout, files: Files, version: str) -> dict[str, Any]:
     """What containerd makes of the files; where it takes none or nobody can tell, the reason."""
     try:
-        found.refuse_untried(layout.effective, containerd_1=version.startswith("1."))
-        now = _merged(tools, layout, found)
-        others = {name: content for name, content in found.drop_ins.items() if name != NVIDIA_FILE}
-        fewer = Files(found.main, found.folder, others)
-        without = _merged(tools, layout, fewer) if len(others) < len(found.drop_ins) else now
+        files.refuse_untried(layout.effective, containerd_1=version.startswith("1."))
+        now = _merged(tools, layout, files)
+        others = {name: content for name, content in files.drop_ins.items() if name != NVIDIA_FILE}
+        fewer = Files(files.main, files.folder, others)
+        without = _merged(tools, layout, fewer) if len(others) < len(files.drop_ins) else now
     except UntriedError as error:
         return {"unseen": error.message[:_LONGEST_REASON]}
     except HostError as error:

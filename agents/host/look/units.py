@@ -67,8 +67,8 @@ def _start_of(root: Root, unit: str) -> tuple[str, str]:
     places = [path for folder in reversed(_FOLDERS) for path in root.glob(f"{folder}/{unit}.service.d/*.conf")]
     files = {path.rpartition("/")[2]: path for path in places}
     units = [f"{folder}/{unit}.service" for folder in _FOLDERS if root.is_file(f"{folder}/{unit}.service")]
-    found = ("", "")
+    start = ("", "")
     for path in [*units[:1], *(files[name] for name in sorted(files))]:
         commands = _START.findall((root.read_text(path) or "").replace("\\\n", " "))
-        found = (path, commands[-1]) if commands else found
-    return found
+        start = (path, commands[-1]) if commands else start
+    return start

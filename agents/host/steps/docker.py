@@ -99,11 +99,11 @@ def _refuse_without_service(tools: Tools) -> None:
     """Without the service, nobody would read the file, and neither putting it into force nor back could end."""
     if service.has_docker(tools):
         return
-    found = tools.find("dockerd") or tools.find("docker")
+    program = tools.find("dockerd") or tools.find("docker")
     raise HostError(
-        f"This host has {found}, but no docker.service, which would read {DOCKER_CONFIG}, or it is masked: Docker's "
+        f"This host has {program}, but no docker.service, which would read {DOCKER_CONFIG}, or it is masked: Docker's "
         "snap and Podman's stand-in for Docker have none."
-        if found
+        if program
         else "There is no Docker on this host: neither a docker.service nor a `docker`.",
         "Install Docker Engine (the package docker-ce or docker.io), or switch docker.configure off; "
         "nothing was changed.",
@@ -181,10 +181,10 @@ def _refuse_keys_twice(content: bytes) -> None:
     """Refuse a key that is there twice and can't be written again: Docker joins its values, a parser takes the last."""
     twice: list[str] = []
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in found]
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in items]
         twice.extend(name for name in names if names.count(name) > 1)
-        return dict(found)
+        return dict(items)
 
     json.loads(content.decode(DOCKER_ENCODING), object_pairs_hook=pairs)
     if twice:

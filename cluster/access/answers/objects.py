@@ -67,7 +67,9 @@ class Namespace(Answer):
 
 def held_by(conditions: Iterable[Condition]) -> str:
     """What a namespace's conditions say of its deletion: what is left in it, finalizers, or an API without a server."""
-    return "; ".join(each.message.rstrip(". ") for each in conditions if each.status == "True" and each.message)
+    return "; ".join(
+        condition.message.rstrip(". ") for condition in conditions if condition.status == "True" and condition.message
+    )
 
 
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -86,7 +88,7 @@ class ApiService(Answer):
     @property
     def unavailable(self) -> str:
         """Why its Service does not answer; empty where it does."""
-        words = (f"{each.reason}: {each.message}" for each in self.conditions if self._is_bad(each))
+        words = (f"{condition.reason}: {condition.message}" for condition in self.conditions if self._is_bad(condition))
         return next(words, "") if self.service else ""
 
     @staticmethod
@@ -158,7 +160,11 @@ class Deployment(_Workload):
     @property
     def refusal(self) -> str:
         """Why the API server refuses a pod of it, in its words; empty where it does not."""
-        refusing = (each for each in self.conditions if each.type == "ReplicaFailure" and each.status == "True")
+        refusing = (
+            condition
+            for condition in self.conditions
+            if condition.type == "ReplicaFailure" and condition.status == "True"
+        )
         return next((condition.message for condition in refusing), "")
 
 
@@ -184,7 +190,9 @@ class Job(Answer):
     @property
     def ended(self) -> bool:
         """Whether it came to its end, well or not."""
-        return any(each.type in {"Complete", "Failed"} and each.status == "True" for each in self.conditions)
+        return any(
+            condition.type in {"Complete", "Failed"} and condition.status == "True" for condition in self.conditions
+        )
 
 
 def _number(version: object) -> int:

@@ -135,7 +135,9 @@ class Pod(Answer):
 
     def since(self, condition: str) -> datetime | None:
         """Since when a condition of this type holds; None where it does not."""
-        return next((each.since for each in self.conditions if (each.type, each.status) == (condition, "True")), None)
+        return next(
+            (entry.since for entry in self.conditions if (entry.type, entry.status) == (condition, "True")), None
+        )
 
     @property
     def insists_on_nodes(self) -> bool:

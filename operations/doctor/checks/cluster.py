@@ -86,14 +86,14 @@ def _terminating(facts: Facts) -> Iterator[Finding]:
 
 
 def _without_server(facts: Facts) -> Iterator[Finding]:
-    for each in facts.api_services:
-        if each.unavailable:
+    for service in facts.api_services:
+        if service.unavailable:
             yield Finding(
-                Subject("APIService", each.name, annotations=each.annotations),
-                f"APIService {each.name} has no server that answers: while that is so, no namespace can go.",
+                Subject("APIService", service.name, annotations=service.annotations),
+                f"APIService {service.name} has no server that answers: while that is so, no namespace can go.",
                 (
-                    f"APIService {each.name}: service {each.namespace}/{each.service}",
-                    f"condition Available=False: {each.unavailable}",
+                    f"APIService {service.name}: service {service.namespace}/{service.service}",
+                    f"condition Available=False: {service.unavailable}",
                 ),
             )
 

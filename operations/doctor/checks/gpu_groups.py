@@ -84,9 +84,9 @@ def _ended(facts: Facts) -> Iterator[Finding]:
                 pod,
                 f"reservation pod {pod.name} on node '{pod.node}' has ended, and pods run on the GPU that it held.",
                 f"Pod {pod.namespace}/{pod.name}: {pod.phase}: {pod.reason or 'no reason'}: {pod.message or '-'}",
-                *(f"Pod {each.namespace}/{each.name}: label {GPU_GROUP}={group}" for each in sharing[group]),
+                *(f"Pod {pod.namespace}/{pod.name}: label {GPU_GROUP}={group}" for pod in sharing[group]),
             )
-            yield replace(finding, about=finding.about | {of_pod(each.namespace, each.name) for each in sharing[group]})
+            yield replace(finding, about=finding.about | {of_pod(pod.namespace, pod.name) for pod in sharing[group]})
 
 
 def _overbooked(facts: Facts) -> Iterator[Finding]:

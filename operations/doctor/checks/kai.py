@@ -56,8 +56,8 @@ def _not_installed(facts: Facts) -> Iterator[Finding]:
 
 def _operator(facts: Facts) -> Iterator[Finding]:
     if facts.kai_is_there:
-        known = any(release.name == RELEASE and release.revisions for release in facts.releases)
-        missing = _HELM if known or Source.RELEASES in facts.unseen else _LEFT
+        by_helm = any(release.name == RELEASE and release.revisions for release in facts.releases)
+        missing = _HELM if by_helm or Source.RELEASES in facts.unseen else _LEFT
         yield from judge_deployment(facts, facts.kai_namespace, KAI_OPERATOR, role="KAI's operator", missing=missing)
 
 

@@ -176,7 +176,9 @@ def _start(texts: tuple[str, ...], what: str) -> Callable[[Facts], Iterator[Find
 
 def _no_runtime(facts: Facts) -> Iterator[Finding]:
     """What kubelet says of a node before any pod fails there, then the pods that have."""
-    handler = next((each.handler for each in facts.runtime_classes if each.name == RUNTIME_CLASS), "")
+    handler = next(
+        (runtime_class.handler for runtime_class in facts.runtime_classes if runtime_class.name == RUNTIME_CLASS), ""
+    )
     for node in facts.gpu_nodes if handler else ():
         if node.lacks_runtime(handler):
             yield Finding(

@@ -64,7 +64,7 @@ def _circles(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 _subject(queues[name]),
                 f"queue '{name}' is below itself: the parents of {first_of(circle)} lead in a circle.",
-                tuple(f"Queue {each}: spec.parentQueue={queues[each].parent}" for each in circle[:_SHOWN]),
+                tuple(f"Queue {name}: spec.parentQueue={queues[name].parent}" for name in circle[:_SHOWN]),
                 about=frozenset(map(of_queue, circle)),
             )
 
