@@ -26,7 +26,7 @@ from manifests import admission, reservation
 from testbed.admission.deployment import Deployment, deployment, make, prepare, remove
 from testbed.admission.objects import reservation_pod
 from testbed.inventory import connect
-from testbed.simulated import processor_s, start
+from testbed.simulated import processor_seconds, start
 from testbed.stacks import Json, jetson, parse, webhook
 from testbed.waiting import eventually
 
@@ -56,12 +56,12 @@ class _Cluster:
     Attributes:
         api: its API server.
         carriers: what puts a carrier into force, and takes it away.
-        processor_s: what its API server has taken until now.
+        processor_seconds: what its API server has taken until now.
     """
 
     api: httpx2.Client
     carriers: Mapping[str, Callable[[], AbstractContextManager[None]]]
-    processor_s: Callable[[], float]
+    processor_seconds: Callable[[], float]
 
 
 @dataclass
@@ -70,16 +70,16 @@ class _Side:
 
     Attributes:
         wall_ms: of each.
-        processor_s: of all.
+        processor_seconds: of all.
     """
 
     wall_ms: list[float] = field(default_factory=list)
-    processor_s: float = 0.0
+    processor_seconds: float = 0.0
 
     @property
     def cost(self) -> _Cost:
         """Of one."""
-        return _Cost(statistics.median(self.wall_ms), self.processor_s * 1000 / len(self.wall_ms))
+        return _Cost(statistics.median(self.wall_ms), self.processor_seconds * 1000 / len(self.wall_ms))
 
 
 def results() -> Iterator[Result]:
@@ -113,7 +113,7 @@ def _cluster(folder: Path) -> Iterator[_Cluster]:
             eventually(lambda: _is_mutated(api))
             trusted = _take_away(api, server, replica.port)
             carriers = {"policy": partial(_policy, api), "webhook": partial(_webhook, api, trusted)}
-            yield _Cluster(api, carriers, partial(processor_s, control_plane, "kube-apiserver"))
+            yield _Cluster(api, carriers, partial(processor_seconds, control_plane, "kube-apiserver"))
 
 
 def _round(both: Sequence[_Cluster], carrier: str) -> dict[str, tuple[_Cost, _Cost]]:
@@ -128,7 +128,7 @@ def _round(both: Sequence[_Cluster], carrier: str) -> dict[str, tuple[_Cost, _Co
 
 
 def _by_turns(sides: Sequence[tuple[_Cluster, _Side]], pod: Json) -> None:
-    before = [cluster.processor_s() for cluster, _ in sides]
+    before = [cluster.processor_seconds() for cluster, _ in sides]
     for number in range(PODS):
         for cluster, side in sides[:: 1 if number % 2 else -1]:
             begin = time.perf_counter()
@@ -136,7 +136,7 @@ def _by_turns(sides: Sequence[tuple[_Cluster, _Side]], pod: Json) -> None:
             side.wall_ms.append((time.perf_counter() - begin) * 1000)
             response.raise_for_status()
     for (cluster, side), until_then in zip(sides, before, strict=True):
-        side.processor_s += cluster.processor_s() - until_then
+        side.processor_seconds += cluster.processor_seconds() - until_then
 
 
 def _added(carrier: str, pairs: Sequence[tuple[_Cost, _Cost]]) -> Result:

@@ -50,15 +50,15 @@ class _Cost:
     """What a first `up` costs: wall time, and the processors' time on both sides.
 
     Attributes:
-        wall_s: from start to end.
-        here_s: of the engine, the program, the plugin and its SSH clients.
-        hosts_s: of the logins on the hosts.
+        wall_seconds: from start to end.
+        here_seconds: of the engine, the program, the plugin and its SSH clients.
+        hosts_seconds: of the logins on the hosts.
         state_bytes: of the state in the end.
     """
 
-    wall_s: float
-    here_s: float
-    hosts_s: float
+    wall_seconds: float
+    here_seconds: float
+    hosts_seconds: float
     state_bytes: int
 
 
@@ -69,13 +69,16 @@ def _measure(folder: Path, server: Sshd) -> Result:
     everything = [_cost(folder / f"all-{number}", server, machines[number::STACKS]) for number in range(STACKS)]
     after = _single(folder / "after", server)
     empties, ones = zip(before, after, strict=True)
-    empty_wall, empty_here = (fmean(cost.wall_s for cost in empties), fmean(cost.here_s for cost in empties))
+    empty_wall, empty_here = (
+        fmean(cost.wall_seconds for cost in empties),
+        fmean(cost.here_seconds for cost in empties),
+    )
     # What a stack more costs counts: only one empty program is taken off.
-    wall = sum(cost.wall_s for cost in everything) - empty_wall
-    here = sum(cost.here_s for cost in everything) - empty_here
-    hosts = sum(cost.hosts_s for cost in everything)
-    one = fmean(cost.wall_s for cost in ones) - empty_wall
-    one_here = fmean(cost.here_s for cost in ones) - empty_here
+    wall = sum(cost.wall_seconds for cost in everything) - empty_wall
+    here = sum(cost.here_seconds for cost in everything) - empty_here
+    hosts = sum(cost.hosts_seconds for cost in everything)
+    one = fmean(cost.wall_seconds for cost in ones) - empty_wall
+    one_here = fmean(cost.here_seconds for cost in ones) - empty_here
     cores = os.cpu_count() or 1
     parts = {
         "all hosts": f"{show(wall)} s",

@@ -27,7 +27,7 @@ from testbed.simulated import stack_settings, start
 from testbed.stacks import jetson, parse
 
 GOAL = 1.0
-_PATIENCE_S = 300.0
+_PATIENCE_SECONDS = 300.0
 
 
 def results() -> Iterator[Result]:
@@ -49,7 +49,7 @@ def _pair(folder: Path, programs: Mapping[str, str]) -> tuple[float, float]:
     with start(folder / "ours") as control_plane:
         variables = environment(folder / "state")
         project = full(folder / "project", variables, control_plane.kubeconfig)
-        ours = pulumi(project, variables, "up", "--yes", "--skip-preview").wall_s
+        ours = pulumi(project, variables, "up", "--yes", "--skip-preview").wall_seconds
     with start(folder / "theirs") as control_plane:
         theirs = _by_hand(folder, control_plane, programs)
     return ours, theirs
@@ -93,7 +93,7 @@ def _apply(file: Path) -> list[str]:
 
 def _until_it_succeeds(command: list[str], variables: Mapping[str, str]) -> None:
     """An object is refused while its kind's webhook does not answer yet; a release is tried once."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         done = subprocess.run(command, env=dict(variables), check=False, capture_output=True, text=True)
         if done.returncode == 0:

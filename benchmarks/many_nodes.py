@@ -32,7 +32,7 @@ from testbed.shared_gpus import installed, kinds, pages
 from testbed.stacks import ROOT, STACK_FILES
 
 NODES = tuple(int(nodes) for nodes in os.environ.get("NODES", "100,1000" if QUICK else "100,1000,5000").split(","))
-GOAL_NODES, GOAL_S, GOAL_MIB = 1000, 10, 300
+GOAL_NODES, GOAL_SECONDS, GOAL_MIB = 1000, 10, 300
 GOAL_EXPONENT = 1.1
 _COMMAND = (
     "import os, pathlib; from operations import reading; reading.ROOT = pathlib.Path(os.environ['STACKS']); "
@@ -47,13 +47,13 @@ class _Cost:
     """What one command costs.
 
     Attributes:
-        wall_s: from start to end.
-        processor_s: of all its threads.
+        wall_seconds: from start to end.
+        processor_seconds: of all its threads.
         memory_mib: the most that it had at once.
     """
 
-    wall_s: float
-    processor_s: float
+    wall_seconds: float
+    processor_seconds: float
     memory_mib: float
 
 
@@ -78,9 +78,9 @@ def results(command: str, variants: Mapping[str, tuple[str, ...]]) -> Iterator[R
 
 
 def _of_size(name: str, nodes: int, costs: list[_Cost]) -> Iterator[Result]:
-    goals = (GOAL_S, GOAL_MIB) if nodes == GOAL_NODES else (None, None)
-    processor = {"processor time": f"{show(median(cost.processor_s for cost in costs))} s"}
-    yield Result(f"{name}, {nodes} nodes", "s", tuple(cost.wall_s for cost in costs), goals[0], parts=processor)
+    goals = (GOAL_SECONDS, GOAL_MIB) if nodes == GOAL_NODES else (None, None)
+    processor = {"processor time": f"{show(median(cost.processor_seconds for cost in costs))} s"}
+    yield Result(f"{name}, {nodes} nodes", "s", tuple(cost.wall_seconds for cost in costs), goals[0], parts=processor)
     memory = tuple(cost.memory_mib for cost in costs)
     yield Result(f"{name}, {nodes} nodes, memory", "MiB", memory, goals[1])
 
@@ -90,8 +90,8 @@ def _growth(name: str, costs: Mapping[int, list[_Cost]]) -> Result:
     sizes = sorted(costs)
     span = math.log(sizes[-1] / sizes[0])
     ends = zip(costs[sizes[0]], costs[sizes[-1]], strict=True)
-    exponents = tuple(math.log(most.processor_s / least.processor_s) / span for least, most in ends)
-    series = tuple((nodes, median(cost.processor_s for cost in costs[nodes])) for nodes in sizes)
+    exponents = tuple(math.log(most.processor_seconds / least.processor_seconds) / span for least, most in ends)
+    series = tuple((nodes, median(cost.processor_seconds for cost in costs[nodes])) for nodes in sizes)
     return Result(f"{name}, growth of processor time", "exponent", exponents, GOAL_EXPONENT, series=series)
 
 

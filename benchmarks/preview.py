@@ -71,8 +71,8 @@ def _compare(
     name: str, first: Callable[[], Cost], second: Callable[[], Cost], what: tuple[str, str], goal: float | None = None
 ) -> Iterator[Result]:
     pairs = [(first(), second()) for _ in range(rounds(7, 2))]
-    yield of_pairs(name, [(a.wall_s, b.wall_s) for a, b in pairs], what, goal=goal)
-    yield of_pairs(f"{name}, processor time", [(a.processor_s, b.processor_s) for a, b in pairs], what)
+    yield of_pairs(name, [(a.wall_seconds, b.wall_seconds) for a, b in pairs], what, goal=goal)
+    yield of_pairs(f"{name}, processor time", [(a.processor_seconds, b.processor_seconds) for a, b in pairs], what)
 
 
 if __name__ == "__main__":

@@ -23,12 +23,12 @@ class Cost:
     """What one command costs, with all processes that it waited for.
 
     Attributes:
-        wall_s: from start to end.
-        processor_s: of all its threads: less than wall time where it waits, and hardly changed by what else runs here.
+        wall_seconds: from start to end.
+        processor_seconds: of all its threads: less than wall time where it waits, hardly changed by what else runs.
     """
 
-    wall_s: float
-    processor_s: float
+    wall_seconds: float
+    processor_seconds: float
 
 
 def environment(state: Path) -> dict[str, str]:

@@ -47,7 +47,7 @@ class _Server:
     port: int
     authorities: str
 
-    def processor_s(self) -> float:
+    def processor_seconds(self) -> float:
         """Its processor time until now."""
         times = self.process.cpu_times()
         return times.user + times.system
@@ -101,9 +101,9 @@ def _serving(module: tuple[str, ...]) -> Iterator[_Server]:
 
 
 def _cost(server: _Server) -> _Cost:
-    begin = server.processor_s()
+    begin = server.processor_seconds()
     times = asyncio.run(_ask(server, REVIEWS))
-    return _Cost((server.processor_s() - begin) * 1000 / REVIEWS, statistics.median(times))
+    return _Cost((server.processor_seconds() - begin) * 1000 / REVIEWS, statistics.median(times))
 
 
 async def _ask(server: _Server, count: int) -> list[float]:

@@ -97,6 +97,6 @@ def _get(api: httpx2.Client, path: str) -> dict[str, Any]:
         answers.append(api.get(path))
         return answers[-1].status_code != httpx2.codes.TOO_MANY_REQUESTS
 
-    eventually(is_served, within_s=30)
+    eventually(is_served, within_seconds=30)
     answer: dict[str, Any] = answers[-1].raise_for_status().json()
     return answer

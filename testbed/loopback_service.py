@@ -13,14 +13,14 @@ class LoopbackService:
         host: the address that it listens on.
         port: where it listens.
         backends: ports behind it; connections that are open stay when they change.
-        delay_s: added to each piece that a client sends: a slow network.
+        delay_seconds: added to each piece that a client sends: a slow network.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.host = host
         self.port = 0
         self.backends: list[int] = []
-        self.delay_s = 0.0
+        self.delay_seconds = 0.0
         self._turn = 0
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -67,8 +67,8 @@ class LoopbackService:
 
     async def _pipe(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, slow: bool) -> None:
         while piece := await source.read(65536):
-            if slow and self.delay_s:
-                await asyncio.sleep(self.delay_s)
+            if slow and self.delay_seconds:
+                await asyncio.sleep(self.delay_seconds)
             sink.write(piece)
             await sink.drain()
 

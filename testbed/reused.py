@@ -16,7 +16,7 @@ from testbed.store import Store
 
 _LEASES, _EVENTS, _NODES = b"/registry/leases/", b"/registry/events/", b"/registry/minions/"
 """What a cluster writes at any time: who runs, what happened, the nodes' heartbeats."""
-_LOOK_AGAIN_S = 0.3
+_LOOK_AGAIN_SECONDS = 0.3
 _QUIET_LOOKS = 3
 """So many looks without a change, and a cluster counts as settled: controllers answer at once."""
 _LOOKS = 60
@@ -93,14 +93,14 @@ def _processes(plane: simulator.ControlPlane) -> Mapping[str, records.ProcessRec
     """Those that are alive."""
     state = records.read(Layout.of(plane.folder).records)
     recorded = state.processes if state else {}
-    return {name: each for name, each in recorded.items() if processes.alive(each.running)}
+    return {name: record for name, record in recorded.items() if processes.alive(record.running)}
 
 
 def _settled(etcd: Store) -> Content:
     """What the cluster has once it writes no more, or at the last look."""
     now, quiet = etcd.all(), 0
     for _ in range(_LOOKS):
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(_LOOK_AGAIN_SECONDS)
         before, now = now, etcd.all()
         quiet = quiet + 1 if _of_rest(before) == _of_rest(now) else 0
         if quiet == _QUIET_LOOKS:
@@ -108,7 +108,7 @@ def _settled(etcd: Store) -> Content:
     return now
 
 
-def _undo(etcd: Store, wanted: Content) -> bool:
+def _undo(etcd: Store, content: Content) -> bool:
     """Write what is wanted again and again until nobody writes anything else; tells whether it came to that.
 
     Nodes come last: whoever gives them labels because of what is there would give them again.
@@ -116,27 +116,27 @@ def _undo(etcd: Store, wanted: Content) -> bool:
     quiet = 0
     for _ in range(_LOOKS):
         now = etcd.all()
-        if _write(etcd, _of_rest(now), _of_rest(wanted)):
+        if _write(etcd, _of_rest(now), _of_rest(content)):
             quiet = 0
         elif quiet == 0:
-            _write(etcd, _without_leases(now), _without_leases(wanted))
+            _write(etcd, _without_leases(now), _without_leases(content))
             quiet = 1
         elif quiet == _QUIET_LOOKS:
             return True
         else:
             quiet += 1
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(_LOOK_AGAIN_SECONDS)
     return False
 
 
-def _write(etcd: Store, now: Content, wanted: Content) -> bool:
+def _write(etcd: Store, now: Content, content: Content) -> bool:
     """Make one the other; tells whether they differed."""
-    for key in now.keys() - wanted.keys():
+    for key in now.keys() - content.keys():
         etcd.delete(key)
-    changed = [key for key, value in wanted.items() if now.get(key) != value]
+    changed = [key for key, value in content.items() if now.get(key) != value]
     for key in changed:
-        etcd.put(key, wanted[key])
-    return bool(changed) or now.keys() != wanted.keys()
+        etcd.put(key, content[key])
+    return bool(changed) or now.keys() != content.keys()
 
 
 def _of_rest(content: Content) -> Content:

@@ -42,7 +42,10 @@ def start(folder: Path, *, older: bool = False, kai_programs: Path | None = None
         plane = simulator.up(folder, older=older, kai_programs=str(kai_programs) if kai_programs else None)
         with api.client(plane.kubeconfig) as client:
             eventually(
-                lambda: any(each.metadata and each.metadata.name == "kube-system" for each in client.list(Namespace))
+                lambda: any(
+                    namespace.metadata and namespace.metadata.name == "kube-system"
+                    for namespace in client.list(Namespace)
+                )
             )
         yield plane
     finally:
@@ -153,7 +156,7 @@ def kill(control_plane: simulator.ControlPlane, process: str) -> None:
     eventually(lambda: not processes.alive(running))
 
 
-def processor_s(control_plane: simulator.ControlPlane, process: str) -> float:
+def processor_seconds(control_plane: simulator.ControlPlane, process: str) -> float:
     """The processor time that one process of a simulator has taken until now, in seconds."""
     times = psutil.Process(_running(control_plane, process).pid).cpu_times()
     return times.user + times.system

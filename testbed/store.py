@@ -52,8 +52,8 @@ class Store:
 
     def all(self) -> dict[bytes, bytes]:
         """Every object by its key; not what the API server keeps for itself."""
-        found = self._call("Range", key=b"/registry/", range_end=b"/registry0")
-        return {each.key: each.value for each in found.kvs}
+        response = self._call("Range", key=b"/registry/", range_end=b"/registry0")
+        return {pair.key: pair.value for pair in response.kvs}
 
     def put(self, key: bytes, value: bytes) -> None:
         """Write one value."""

@@ -139,7 +139,7 @@ def in_order(items: list[Any]) -> frozenset[Path]:
     reusing = frozenset(item.path for item in items if "reused_simulators" in item.fixturenames)
 
     def place(path: Path) -> int:
-        return min(places.get(each, len(places)) for each in (path, *path.parents))
+        return min(places.get(parent, len(places)) for parent in (path, *path.parents))
 
     items.sort(key=lambda item: (item.path not in reusing, place(item.path)))
     return reusing

@@ -29,9 +29,9 @@ from testbed.admission.objects import body, reservation_pod, served
 
 SEED = 20261122
 _AT_ONCE = 64
-_PATIENCE_S = 0.5
+_PATIENCE_SECONDS = 0.5
 """A request that is not whole has no answer: after this time the client says that nothing more comes."""
-_END_S = 120.0
+_END_SECONDS = 120.0
 """Whatever it was: by then the server has answered or closed."""
 _LINE = b"POST /mutate/reservation HTTP/1.1"
 _METHODS = (b"POST", b"GET", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT", b"TRACE", b"post", b"P\x00ST", b"")
@@ -107,11 +107,11 @@ async def _answer(port: int, request: bytes) -> bytes:
             writer.write(request)
             await writer.drain()
         reading = asyncio.create_task(_response(reader))
-        await asyncio.wait([reading], timeout=_PATIENCE_S)
+        await asyncio.wait([reading], timeout=_PATIENCE_SECONDS)
         if not reading.done():
             with suppress(ConnectionError, OSError):
                 writer.write_eof()
-        return await asyncio.wait_for(reading, _END_S)
+        return await asyncio.wait_for(reading, _END_SECONDS)
     finally:
         writer.close()
 

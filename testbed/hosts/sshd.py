@@ -150,7 +150,7 @@ class Sshd:
                 stderr=log,
                 start_new_session=True,
             )
-        eventually(self._accepts_or_ended, within_s=60)
+        eventually(self._accepts_or_ended, within_seconds=60)
         assert self._process.poll() is None, self.log
 
     def stop(self) -> None:
@@ -163,7 +163,7 @@ class Sshd:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
-        eventually(lambda: not self._accepts(), within_s=60)
+        eventually(lambda: not self._accepts(), within_seconds=60)
 
     def cut(self) -> None:
         """Cut every connection; the server goes on."""

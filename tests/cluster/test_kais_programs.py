@@ -31,7 +31,7 @@ from tests.support.gvirtus.cases import post
 from tests.support.pods import board, kai_images
 from tests.support.pods.board import Board
 from tests.support.pods.real_node import NAME, PAUSE_IMAGE, RealNode
-from tests.support.pods.runs import PATIENT_S, delete, explained
+from tests.support.pods.runs import PATIENT_SECONDS, delete, explained
 
 _PROGRAMS = Path(os.environ.get("KAI_PROGRAMS", "/nowhere"))
 _CHART = Path(os.environ.get("KAI_CHART", "/nowhere"))
@@ -142,7 +142,7 @@ def _fractions(api: httpx2.Client, *names: str) -> Iterator[list[str]]:
     finally:
         for path in paths:
             delete(api, path)
-        eventually(lambda: not api.get(_RESERVED).json()["items"], within_s=PATIENT_S)
+        eventually(lambda: not api.get(_RESERVED).json()["items"], within_seconds=PATIENT_SECONDS)
 
 
 def _assert_shared(api: httpx2.Client, gpu: str) -> None:
@@ -150,7 +150,7 @@ def _assert_shared(api: httpx2.Client, gpu: str) -> None:
     with _fractions(api, "one", "two") as paths:
         for path in paths:
             try:
-                eventually(lambda path=path: api.get(path).json()["status"]["phase"] == "Running", within_s=60)  # type: ignore[misc]
+                eventually(lambda path=path: api.get(path).json()["status"]["phase"] == "Running", within_seconds=60)  # type: ignore[misc]
             except AssertionError as error:
                 raise AssertionError(explained(api, path)) from error
         [reserving] = api.get(_RESERVED).json()["items"]
@@ -190,7 +190,7 @@ def test_doctor_says_that_there_is_no_library_while_kai_makes_one_reservation_po
     doctor = [sys.executable, "-m", "operations", "doctor", "--stack", "x86", "--context", "kai-anywhere-simulator"]
     try:
         with _stack(tmp_path / "stack", x86(), cluster, environment), _fractions(bare.api, "one"):
-            eventually(lambda: bare.api.get(_RESERVED).json()["items"], within_s=60)
+            eventually(lambda: bare.api.get(_RESERVED).json()["items"], within_seconds=60)
             for _ in range(2):  # of the first pod, and of its successor after 40 s
 
                 def said() -> bool:
@@ -198,13 +198,13 @@ def test_doctor_says_that_there_is_no_library_while_kai_makes_one_reservation_po
                     done = subprocess.run(doctor, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
                     return "KA0504" in done.stdout and "ERROR_LIBRARY_NOT_FOUND" in done.stdout
 
-                eventually(said, within_s=30)
+                eventually(said, within_seconds=30)
                 [pod] = bare.api.get(_RESERVED).json()["items"]
                 path = f"{_RESERVED}/{pod['metadata']['name']}"
                 eventually(
                     lambda path=path: bare.api.get(path).status_code == httpx2.codes.NOT_FOUND,  # type: ignore[misc]
-                    within_s=PATIENT_S,
+                    within_seconds=PATIENT_SECONDS,
                 )
-                eventually(lambda: bare.api.get(_RESERVED).json()["items"], within_s=PATIENT_S)
+                eventually(lambda: bare.api.get(_RESERVED).json()["items"], within_seconds=PATIENT_SECONDS)
     finally:
         bare.label({"nvidia.com/gpu.memory": None, "nvidia.com/gpu.count": None})

@@ -8,6 +8,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from tests.support.pods.board import NULL_DEVICE, RESOURCE, Board
 from tests.support.pods.real_node import NAME, RealNode, is_ready, patch
 from tests.support.pods.remote import application, assert_an_application_is_served, assert_others_get_nothing
 from tests.support.pods.reservation_cases import as_binder_creates
-from tests.support.pods.runs import PATIENT_S, available, delete, run_to_end
+from tests.support.pods.runs import PATIENT_SECONDS, available, delete, run_to_end
 from tests.support.pods.stand_ins_image import RESERVATION_IMAGE, STAND_INS_IMAGE
 from tests.support.processes import command_lines
 
@@ -54,7 +55,7 @@ class TestNode:
     """The real node itself."""
 
     def test_a_real_kubelet_is_ready_beside_the_simulated_nodes(self, node: RealNode) -> None:
-        nodes = {each["metadata"]["name"]: each for each in node.api.get("/api/v1/nodes").json()["items"]}
+        nodes = {item["metadata"]["name"]: item for item in node.api.get("/api/v1/nodes").json()["items"]}
         assert set(nodes) == {NAME, *DEFAULT_NODES}
         assert all(map(is_ready, nodes.values()))
         real = nodes[NAME]
@@ -103,13 +104,13 @@ class TestAdmissionServer:
         post(connected, reservation.reservation_namespace(settings))
         account = {"name": reservation.SERVICE_ACCOUNT, "namespace": reservation.NAMESPACE}
         post(connected, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-        made = {key: post(connected, each) for key, each in manifests(admission.objects(settings)).items()}
+        made = {key: post(connected, manifest) for key, manifest in manifests(admission.objects(settings)).items()}
         available(connected, made["deployment"])
-        told = admission.gvirtus_backends_data(gvirtus.endpoints(remote.gvirtus, {"gpu-a": remote.address}))
-        post(connected, admission.gvirtus_backends(settings) | {"data": told})
+        data = admission.gvirtus_backends_data(gvirtus.endpoints(remote.gvirtus, {"gpu-a": remote.address}))
+        post(connected, admission.gvirtus_backends(settings) | {"data": data})
         # The kubelet brings it to both replicas in its own time.
         for pod in servers(connected):
-            eventually(lambda pod=pod: review(pod, application(labelled=True))["allowed"], within_s=PATIENT_S)  # type: ignore[misc]
+            eventually(partial(_lets_in, pod), within_seconds=PATIENT_SECONDS)
         return connected
 
     def test_every_replica_runs_on_the_real_node_and_is_ready(self, api: httpx2.Client) -> None:
@@ -119,9 +120,9 @@ class TestAdmissionServer:
         assert [status["restartCount"] for pod in pods for status in pod["status"]["containerStatuses"]] == [0, 0]
 
     def test_its_processes_have_no_rights_and_can_write_nothing(self, api: httpx2.Client) -> None:
-        found = running(b"python3\0-m\0agents.admission\0")
-        assert len(found) == len(servers(api))
-        for process in found:
+        processes = running(b"python3\0-m\0agents.admission\0")
+        assert len(processes) == len(servers(api))
+        for process in processes:
             lines = (process / "status").read_text(encoding="utf-8").splitlines()
             status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
             assert set(status["Uid"].split()) == {str(admission.USER)}
@@ -153,9 +154,9 @@ class TestAdmissionServer:
         assert_others_get_nothing(api)
 
     def test_a_backend_that_there_is_not_is_refused_by_the_pod(self, api: httpx2.Client) -> None:
-        wanted = application(labelled=True)
-        wanted["metadata"]["annotations"] = {"gvirtus.io/backend": "nowhere"}
-        answer = create(api, wanted)
+        pod = application(labelled=True)
+        pod["metadata"]["annotations"] = {"gvirtus.io/backend": "nowhere"}
+        answer = create(api, pod)
         assert not answer.is_success
         assert "there is no GPU backend 'nowhere'" in answer.text
 
@@ -178,7 +179,7 @@ class TestFrontends:
             made.append(post(node.api, plugin))
             node.label({FRONTEND_ALLOWED: "true"})
             available(node.api, made[-1])
-            eventually(lambda: node.allocatable(RESOURCE) == "2", within_s=PATIENT_S)
+            eventually(lambda: node.allocatable(RESOURCE) == "2", within_seconds=PATIENT_SECONDS)
             yield node.api
         finally:
             node.label({FRONTEND_ALLOWED: None})
@@ -186,9 +187,9 @@ class TestFrontends:
                 delete(node.api, path)
 
     def test_a_pod_that_asks_for_a_device_gets_one_that_it_may_write(self, api: httpx2.Client) -> None:
-        told = run_to_end(api, with_devices(1))["told"]
-        assert told["device"] == [*NULL_DEVICE]
-        assert told["written"] == 1
+        printed = run_to_end(api, with_devices(1))["told"]
+        assert printed["device"] == [*NULL_DEVICE]
+        assert printed["written"] == 1
 
     def test_a_pod_that_asks_for_none_gets_none(self, api: httpx2.Client) -> None:
         assert "device" not in run_to_end(api, application(labelled=False))["told"]
@@ -199,7 +200,7 @@ class TestFrontends:
 
             def refused() -> bool:
                 conditions = api.get(path).json()["status"].get("conditions", [])
-                return any(f"Insufficient {RESOURCE}" in each.get("message", "") for each in conditions)
+                return any(f"Insufficient {RESOURCE}" in condition.get("message", "") for condition in conditions)
 
             eventually(refused)
             assert "nodeName" not in api.get(path).json()["spec"]
@@ -209,9 +210,9 @@ class TestFrontends:
     @pytest.mark.usefixtures("api")
     def test_the_device_goes_with_the_label(self, node: RealNode) -> None:
         node.label({FRONTEND_ALLOWED: None})
-        eventually(lambda: node.allocatable(RESOURCE) == "0", within_s=PATIENT_S)
+        eventually(lambda: node.allocatable(RESOURCE) == "0", within_seconds=PATIENT_SECONDS)
         node.label({FRONTEND_ALLOWED: "true"})
-        eventually(lambda: node.allocatable(RESOURCE) == "2", within_s=PATIENT_S)
+        eventually(lambda: node.allocatable(RESOURCE) == "2", within_seconds=PATIENT_SECONDS)
 
 
 class TestRoles:
@@ -230,13 +231,13 @@ class TestRoles:
 
     def test_a_node_without_a_gpu_is_a_frontend(self, machine: nfd.Machine, node: RealNode) -> None:
         assert not list(machine.folder.glob("bus/pci/devices/*"))
-        eventually(lambda: roles(node) == {FRONTEND_ALLOWED}, within_s=PATIENT_S)
+        eventually(lambda: roles(node) == {FRONTEND_ALLOWED}, within_seconds=PATIENT_SECONDS)
 
     def test_a_gpu_makes_it_a_backend_for_as_long_as_it_is_there(self, machine: nfd.Machine, node: RealNode) -> None:
         machine.plug(GPU_ADDRESS, vendor="0x10de", device_class="0x030200")
-        eventually(lambda: roles(node) == {BACKEND_ALLOWED}, within_s=PATIENT_S)
+        eventually(lambda: roles(node) == {BACKEND_ALLOWED}, within_seconds=PATIENT_SECONDS)
         machine.unplug(GPU_ADDRESS)
-        eventually(lambda: roles(node) == {FRONTEND_ALLOWED}, within_s=PATIENT_S)
+        eventually(lambda: roles(node) == {FRONTEND_ALLOWED}, within_seconds=PATIENT_SECONDS)
 
 
 class TestPrivilegeProbe:
@@ -309,7 +310,7 @@ class TestPrivilegeProbe:
     ) -> None:
         libraries = f"platform.tegra_nodes.{NAME}.driver_library_paths"
         no_folder = changed(board.stack(), libraries, ["/run/board/missing"])
-        monkeypatch.setattr(ladder, "LADDER", [each for each in ladder.LADDER if each.name == "libraries"])
+        monkeypatch.setattr(ladder, "LADDER", [rung for rung in ladder.LADDER if rung.name == "libraries"])
         assert symptoms(probe(no_folder, cluster)) == [Symptom.NO_FOLDER]
 
         never = changed(board.stack(), "kai.images", {"pull_policy": "Never"})
@@ -322,6 +323,11 @@ class TestPrivilegeProbe:
         assert symptoms(probe(board.stack(), cluster)) == [Symptom.NO_RUNTIME]
 
 
+def _lets_in(server: Json) -> bool:
+    """Whether a replica answers that a pod with a remote GPU may be made."""
+    return bool(review(server, application(labelled=True))["allowed"])
+
+
 def probe(stack: Json, cluster: ControlPlane, *, image: str = RESERVATION_IMAGE) -> Result:
     """What the probe of the real node finds."""
     settings = parse(stack_settings(stack, cluster))
@@ -330,15 +336,15 @@ def probe(stack: Json, cluster: ControlPlane, *, image: str = RESERVATION_IMAGE)
 
 
 def symptoms(result: Result) -> list[Symptom]:
-    return [each.symptom for each in result.attempts]
+    return [attempt.symptom for attempt in result.attempts]
 
 
 def complaints(result: Result) -> dict[str, str]:
     """The last line of each pod that failed, without what KAI's program says before an error."""
     return {
-        each.rung.name: each.evidence[-1].removeprefix("Error while running the app: ")
-        for each in result.attempts
-        if each.symptom is not Symptom.HELD
+        attempt.rung.name: attempt.evidence[-1].removeprefix("Error while running the app: ")
+        for attempt in result.attempts
+        if attempt.symptom is not Symptom.HELD
     }
 
 

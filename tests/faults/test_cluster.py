@@ -37,11 +37,11 @@ def stack(new_stack: Callable[[Json], Stack], before: set[str]) -> Stack:
     return made
 
 
-def _by_force(api: httpx2.Client, path: str, wanted: dict[str, Any]) -> None:
+def _by_force(api: httpx2.Client, path: str, manifest: dict[str, Any]) -> None:
     """`kubectl apply --server-side --force-conflicts` of somebody else."""
     headers = {"Content-Type": "application/apply-patch+yaml"}
     manager = {"fieldManager": "somebody", "force": "true"}
-    answer = api.patch(path, content=yaml.safe_dump(wanted), headers=headers, params=manager)
+    answer = api.patch(path, content=yaml.safe_dump(manifest), headers=headers, params=manager)
     assert answer.status_code == httpx2.codes.OK, answer.text
 
 
@@ -147,9 +147,9 @@ def test_a_destroy_that_hangs_at_a_finalizer_and_is_killed_is_ended_by_the_next(
         return bool(api.get(namespace).json()["metadata"].get("deletionTimestamp"))
 
     with stack.up_until_killed("destroy"):
-        eventually(terminating, within_s=300)
+        eventually(terminating, within_seconds=300)
     # What would refuse pods is gone before what could answer for it.
-    assert not [each for each in inventory(api) if "WebhookConfiguration/" in each and each not in before]
+    assert not [name for name in inventory(api) if "WebhookConfiguration/" in name and name not in before]
     assert "the stack is currently locked" in stack.destroy(expect=None).output
     stack.run("cancel", "--yes")
     with stack.started("destroy") as again:
@@ -163,9 +163,9 @@ def test_a_destroy_that_hangs_at_a_finalizer_and_is_killed_is_ended_by_the_next(
         assert again.returncode == 0, output
     # Labels that the GPU Operator wrote itself stay on a node that it saw before ours were there (the test above).
     eventually(lambda: _without_nodes(inventory(api)) == _without_nodes(before))
-    assert not [each for each in inventory(api) if each.startswith("Node/") and "/kai-anywhere.io/" in each]
-    assert [each["type"] for each in stack.resources() if not each["type"].startswith("pulumi:")] == []
+    assert not [name for name in inventory(api) if name.startswith("Node/") and "/kai-anywhere.io/" in name]
+    assert [resource["type"] for resource in stack.resources() if not resource["type"].startswith("pulumi:")] == []
 
 
-def _without_nodes(found: set[str]) -> set[str]:
-    return {each for each in found if not each.startswith("Node/")}
+def _without_nodes(names: set[str]) -> set[str]:
+    return {name for name in names if not name.startswith("Node/")}

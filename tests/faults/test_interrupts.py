@@ -27,7 +27,7 @@ _HALF_MADE = "nodefeaturerules.nfd.k8s-sigs.io"
 _POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _UNSERVED = "the API server does not serve every CustomResourceDefinition that it has: "
-_GRACE_S = 10.0
+_GRACE_SECONDS = 10.0
 """How long a server is away: longer than one request, shorter than a client's patience."""
 
 
@@ -48,7 +48,9 @@ def _half_done(api: httpx2.Client, release: str) -> bool:
 
 def _status(api: httpx2.Client, release: str) -> str:
     """The status of a release's newest revision."""
-    newest = max(_revisions(api, f",name={release}"), key=lambda each: int(each["metadata"]["labels"]["version"]))
+    newest = max(
+        _revisions(api, f",name={release}"), key=lambda revision: int(revision["metadata"]["labels"]["version"])
+    )
     return str(newest["metadata"]["labels"]["status"])
 
 
@@ -75,7 +77,7 @@ class TestOneInstallation:
         self, stack: Stack, api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with held(api), stack.started() as run:
-            eventually(lambda: _half_done(api, "gpu-operator"), within_s=180)
+            eventually(lambda: _half_done(api, "gpu-operator"), within_seconds=180)
             run.send_signal(signal.SIGINT)
             time.sleep(0.2)
             run.send_signal(signal.SIGINT)
@@ -99,7 +101,7 @@ class TestOneInstallation:
         api.post("/api/v1/namespaces", json={"metadata": {"name": "gpu-operator", "labels": {"team": "robots"}}})
         stack.settings = changed(good, "cluster.adopt", ["Namespace/gpu-operator"])
         with held(api), stack.up_until_killed():
-            eventually(lambda: _half_done(api, "gpu-operator"), within_s=180)
+            eventually(lambda: _half_done(api, "gpu-operator"), within_seconds=180)
         # As Helm does when it is interrupted, which a second Ctrl-C may or may not let it do.
         ended = {"metadata": {"labels": {"status": "failed"}}}
         secret = f"{_SECRETS}/sh.helm.release.v1.gpu-operator.v1"
@@ -131,8 +133,8 @@ class TestOneInstallation:
         assert _releases(api) == {"deployed"}
         assert not api.get("/api/v1/namespaces/kai-scheduler/pods").json()["items"], "KAI waits for the operator"
         with stack.up_until_killed():
-            eventually(lambda: _locks(stack), within_s=180)
-            time.sleep(_GRACE_S)  # it waits again
+            eventually(lambda: _locks(stack), within_seconds=180)
+            time.sleep(_GRACE_SECONDS)  # it waits again
         assert _releases(api) == {"deployed"}
         simulator.up(cluster.folder)
         stack.run("cancel", "--yes")
@@ -142,7 +144,7 @@ class TestOneInstallation:
         self, stack: Stack, api: httpx2.Client
     ) -> None:
         with held(api), stack.started() as run:
-            eventually(lambda: _half_done(api, "kai-scheduler"), within_s=180)
+            eventually(lambda: _half_done(api, "kai-scheduler"), within_seconds=180)
             assert _status(api, "gpu-operator") == "deployed", "what was killed while pods started went on"
             run.send_signal(signal.SIGINT)
             output, _ = run.communicate(timeout=300)
@@ -185,15 +187,15 @@ def _is_refused_while_a_definition_is_half_made(stack: Stack, cluster: simulator
         assert refused.code != 0
         assert f"{_UNSERVED}{_HALF_MADE}. " in refused.output
         assert "Nothing was changed." in refused.output
-        assert [each["type"] for each in stack.resources() if not each["type"].startswith("pulumi:")] == []
+        assert [resource["type"] for resource in stack.resources() if not resource["type"].startswith("pulumi:")] == []
         _complete_definitions(api)
 
 
 def _have_definitions(api: httpx2.Client) -> None:
     """Make one definition, and another that stays where an API server is that dies between its two steps."""
     definitions = {
-        each.stem.partition("_")[2]: yaml.safe_load(each.read_text(encoding="utf-8"))
-        for each in (simulator.chart_path("gpu-operator") / "crds").iterdir()
+        path.stem.partition("_")[2]: yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in (simulator.chart_path("gpu-operator") / "crds").iterdir()
     }
     api.post(_DEFINITIONS, json=definitions["clusterpolicies"]).raise_for_status()
     established = "object.status.conditions.exists(c, c.type == 'Established' && c.status == 'True')"
@@ -233,7 +235,7 @@ def _have_definitions(api: httpx2.Client) -> None:
 
 def _conditions(api: httpx2.Client) -> dict[str, str]:
     status = api.get(f"{_DEFINITIONS}/{_HALF_MADE}").json().get("status", {})
-    return {each["type"]: each["status"] for each in status.get("conditions") or []}
+    return {condition["type"]: condition["status"] for condition in status.get("conditions") or []}
 
 
 def _complete_definitions(api: httpx2.Client) -> None:
@@ -249,9 +251,9 @@ def _complete_definitions(api: httpx2.Client) -> None:
 def _dies_and_returns(stack: Stack, cluster: simulator.ControlPlane, server: str) -> None:
     with connect(cluster) as api, stack.started() as run:
         path = "/api/v1/namespaces/kai-resource-reservation"
-        eventually(lambda: api.get(path).status_code == httpx2.codes.OK, within_s=180)
+        eventually(lambda: api.get(path).status_code == httpx2.codes.OK, within_seconds=180)
         kill(cluster, server)
-        time.sleep(_GRACE_S)
+        time.sleep(_GRACE_SECONDS)
         simulator.up(cluster.folder)
         try:
             output, _ = run.communicate(timeout=500)

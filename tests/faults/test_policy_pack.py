@@ -44,6 +44,6 @@ def test_a_policy_that_raises_an_error_fails_preview_and_up_and_nothing_is_made(
         failed = command("--policy-pack", str(run), expect=None)
         assert failed.code != 0
         assert "the rule itself is broken" in failed.output
-    assert [each for each in stack.resources() if each["type"] == "test:index:Part"] == []
+    assert [resource for resource in stack.resources() if resource["type"] == "test:index:Part"] == []
     stack.up()
-    assert len([each for each in stack.resources() if each["type"] == "test:index:Part"]) == 2
+    assert len([resource for resource in stack.resources() if resource["type"] == "test:index:Part"]) == 2

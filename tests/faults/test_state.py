@@ -136,7 +136,7 @@ def test_a_disk_that_takes_no_state_is_an_error_and_the_state_before_is_whole(st
         assert "first: 0" not in outputs[name]
         assert says in outputs[name]
         exported = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
-        parts = [each for each in exported["deployment"]["resources"] if each["type"] == "test:index:Part"]
+        parts = [resource for resource in exported["deployment"]["resources"] if resource["type"] == "test:index:Part"]
         assert len(parts) == 3, name
         assert "second: 0" in outputs[name]
         assert len((tmp_path / f"{name}.ran").read_text(encoding="utf-8").splitlines()) == runs, name
@@ -218,7 +218,7 @@ def test_a_lock_taken_away_under_a_run_costs_another_run_and_no_part_is_there_tw
         command, env=dict(anna.environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as first:
         try:
-            eventually(lambda: ran(tmp_path) == 1, within_s=180)
+            eventually(lambda: ran(tmp_path) == 1, within_seconds=180)
             assert "currently locked" in up(anna, expect=None)
             anna.pulumi("cancel", "--yes", "--stack", "jetson")
         finally:
@@ -229,10 +229,10 @@ def test_a_lock_taken_away_under_a_run_costs_another_run_and_no_part_is_there_tw
     up(anna)
     assert "4 unchanged" in up(anna)
     exported = json.loads(anna.pulumi("stack", "export", "--stack", "jetson"))["deployment"]
-    urns = [each["urn"] for each in exported["resources"]]
+    urns = [resource["urn"] for resource in exported["resources"]]
     assert len(urns) == len(set(urns)) == 4
     # What the loser had begun may stay noted, as after a killed run; a refresh forgets it.
     anna.pulumi("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", "jetson")
     healed = json.loads(anna.pulumi("stack", "export", "--stack", "jetson"))["deployment"]
     assert not healed.get("pending_operations")
-    assert {each["urn"] for each in healed["resources"]} == set(urns)
+    assert {resource["urn"] for resource in healed["resources"]} == set(urns)

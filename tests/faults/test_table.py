@@ -15,13 +15,13 @@ _ROWS = 36
 
 def _names(file: str) -> set[str]:
     """The tests of a file, as pytest names them after its path."""
-    found: set[str] = set()
+    tests: set[str] = set()
     for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
+            tests.add(node.name)
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}::{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
-    return {name for name in found if name.rpartition("::")[2].startswith("test_")}
+            tests |= {f"{node.name}::{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
+    return {name for name in tests if name.rpartition("::")[2].startswith("test_")}
 
 
 def test_every_fault_has_a_row_and_every_row_a_test_or_a_reason() -> None:

@@ -23,12 +23,12 @@ def programs() -> Mapping[toolchain.Program, Path]:
 @pytest.fixture(scope="session")
 def containerd_1() -> Path:
     """The containerd 1.x of this machine's packages."""
-    found = shutil.which("containerd", path="/usr/bin:/usr/local/bin")
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout if found else ""
+    program = shutil.which("containerd", path="/usr/bin:/usr/local/bin")
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout if program else ""
     if not re.search(r"\s1\.\d+\.\d+", said):
         pytest.skip("needs containerd 1.x (Debian's package `containerd`)")
-    assert found
-    return Path(found)
+    assert program
+    return Path(program)
 
 
 @pytest.fixture(params=["1.x", "2.x"])
@@ -36,9 +36,9 @@ def containerd(request: pytest.FixtureRequest, programs: Mapping[toolchain.Progr
     """Each line of containerd."""
     if request.param == "2.x":
         return programs[CONTAINERD]
-    found = request.getfixturevalue("containerd_1")
-    assert isinstance(found, Path)
-    return found
+    containerd = request.getfixturevalue("containerd_1")
+    assert isinstance(containerd, Path)
+    return containerd
 
 
 @pytest.fixture

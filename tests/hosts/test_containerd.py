@@ -354,15 +354,15 @@ def test_a_file_in_the_folder_that_was_not_imported_is_put_into_force_for_nobody
     stale = "/etc/containerd/conf.d/50-stale.toml"
     host.write(stale, MAIN_V2.replace("pause:3.10", "pause:stale"))
     before = host.snapshot()
-    wanted = desired(Board.JETPACK_6, toolkit={"owner": owner, "mode": "auto"})
-    run = host.run("configure", desired=wanted)
+    document = desired(Board.JETPACK_6, toolkit={"owner": owner, "mode": "auto"})
+    run = host.run("configure", desired=document)
     assert run.code == 1, "it would come into force with the import of its folder"
     assert "would change other settings of containerd" in run.answer["error"]["message"]
     assert "pinned_images.sandbox" in run.answer["error"]["message"]
     assert host.snapshot() == before
     assert not calls.exists()
     host.path(stale).unlink()
-    assert host.run("configure", desired=wanted).code == 0
+    assert host.run("configure", desired=document).code == 0
 
 
 _FOLDER = "/etc/containerd/conf.d"
@@ -492,10 +492,10 @@ def test_a_machine_that_has_not_joined_a_kubeadm_cluster_yet_is_prepared_too(
     host.path("/etc/kubernetes/kubelet.conf").unlink()
     equip(host, Distribution.KUBEADM, programs[NVIDIA_CTK], programs[CONTAINERD], serve(host, Distribution.KUBEADM))
     assert host.run("probe").answer["kubernetes"]["distribution"] == "none"
-    wanted = _WANTED | {"distribution": "kubeadm"}
-    done = host.run("configure", desired=wanted)
+    document = _WANTED | {"distribution": "kubeadm"}
+    done = host.run("configure", desired=document)
     assert (done.code, done.answer["changed"], done.answer["restarted"]) == (0, True, ["containerd"]), done.errors
-    assert host.run("check", desired=wanted).code == 0
+    assert host.run("check", desired=document).code == 0
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "without its unit"])

@@ -61,9 +61,9 @@ def test_docker_gets_the_runtime_and_keeps_every_other_setting(host: HostRoot) -
     before = host.snapshot()
     run = host.run("configure", desired=_docker())
     assert (run.code, run.answer["restarted"]) == (0, ["docker"]), run.errors
-    found = json.loads(host.read(_DOCKER))
-    assert found["runtimes"].pop("nvidia")["path"] == "/usr/bin/nvidia-container-runtime"
-    assert found == theirs
+    config = json.loads(host.read(_DOCKER))
+    assert config["runtimes"].pop("nvidia")["path"] == "/usr/bin/nvidia-container-runtime"
+    assert config == theirs
     assert stat.S_IMODE(host.path(_DOCKER).stat().st_mode) == 0o600
     assert "hunter2" not in run.errors + json.dumps(run.answer)
     assert host.run("configure", desired=_docker()).answer["changed"] is False
@@ -303,8 +303,8 @@ def test_a_restart_that_is_owed_to_a_docker_without_a_service_does_not_keep_the_
     host.program("systemctl", "echo 'Unit docker.service not found.' >&2; exit 5")
     assert "Rolling back failed too" in host.run("configure", desired=_docker()).answer["error"]["message"]
     host.path(_UNIT).unlink()
-    for wanted in (desired(Board.JETPACK_6), None):
-        run = host.run("configure" if wanted else "restore", desired=wanted)
+    for document in (desired(Board.JETPACK_6), None):
+        run = host.run("configure" if document else "restore", desired=document)
         assert (run.code, run.answer["restarted"]) == (0, []), run.errors
     host.write(_UNIT)
     assert host.snapshot() == before
@@ -315,8 +315,8 @@ def test_a_restart_that_is_owed_to_a_k3s_that_was_uninstalled_does_not_keep_the_
 ) -> None:
     host.program("systemctl", "echo 'Unit k3s.service not found.' >&2; exit 5")
     host.write("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "version = 3\n")
-    wanted = desired(Board.JETPACK_6, toolkit={"owner": "host", "mode": "csv"})
-    assert "Unit k3s.service not found" in host.run("configure", desired=wanted).answer["error"]["message"]
+    document = desired(Board.JETPACK_6, toolkit={"owner": "host", "mode": "csv"})
+    assert "Unit k3s.service not found" in host.run("configure", desired=document).answer["error"]["message"]
     assert host.run("restore").code == 1, "its unit is there"
     host.path("/etc/systemd/system/k3s.service").unlink()
     shutil.rmtree(host.path("/var/lib/rancher"))
@@ -351,8 +351,8 @@ def _needs_devices(host: HostRoot) -> None:
 def test_cdi_describes_what_the_csv_files_list(host: HostRoot) -> None:
     _needs_devices(host)
     before = host.snapshot()
-    wanted = desired(Board.JETPACK_6, cdi={"generate": True})
-    run = host.run("configure", desired=wanted)
+    document = desired(Board.JETPACK_6, cdi={"generate": True})
+    run = host.run("configure", desired=document)
     assert (run.code, run.answer["restarted"]) == (0, []), run.errors
     specification = json.loads(host.read(_CDI))
     assert [device["name"] for device in specification["devices"]] == ["0", "all"]
@@ -360,7 +360,7 @@ def test_cdi_describes_what_the_csv_files_list(host: HostRoot) -> None:
         "/dev/nvmap",
         "/dev/nvhost-ctrl-gpu",
     }
-    assert host.run("configure", desired=wanted).answer["changed"] is False
+    assert host.run("configure", desired=document).answer["changed"] is False
     assert host.run("restore").code == 0
     assert host.snapshot() == before
 

@@ -198,8 +198,8 @@ def test_restore_keeps_the_original_beside_a_broken_docker_configuration_and_res
 
 
 def test_a_toolkit_that_comes_back_from_an_operator_that_is_gone_serves_again(host: HostRoot) -> None:
-    for wanted in (_BY_HOST, _BY_OPERATOR):
-        assert host.run("configure", desired=wanted).code == 0
+    for document in (_BY_HOST, _BY_OPERATOR):
+        assert host.run("configure", desired=document).code == 0
     host.write(_NVIDIA, _OPERATORS_FILE)
     back = host.run("configure", desired=_BY_HOST)
     assert (back.code, back.answer["restarted"]) == (0, ["containerd"]), back.errors
@@ -211,8 +211,8 @@ def test_a_toolkit_that_comes_back_from_an_operator_that_is_gone_serves_again(ho
 
 def test_what_an_administrator_and_another_tool_added_stays(host: HostRoot) -> None:
     host.write(_DOCKER, '{"debug": true}\n')
-    wanted = _BY_HOST | {"docker": {"configure": True, "default_runtime": True}}
-    assert host.run("configure", desired=wanted).code == 0
+    document = _BY_HOST | {"docker": {"configure": True, "default_runtime": True}}
+    assert host.run("configure", desired=document).code == 0
     daemon = json.loads(host.read(_DOCKER)) | {"data-root": "/mnt/big"}
     host.write(_DOCKER, json.dumps(daemon))
     host.write(_MAIN, host.read(_MAIN) + "[metrics]\n  address = '127.0.0.1:1338'\n")
@@ -232,11 +232,11 @@ def test_what_an_administrator_and_another_tool_added_stays(host: HostRoot) -> N
 def test_a_value_that_was_written_again_goes_back_to_what_was_there_first(host: HostRoot) -> None:
     host.write(_DOCKER, '{"debug": true, "default-runtime": "runc"}\n')
     before = host.snapshot()
-    wanted = _BY_HOST | {"docker": {"configure": True, "default_runtime": True}}
-    assert host.run("configure", desired=wanted).code == 0
+    document = _BY_HOST | {"docker": {"configure": True, "default_runtime": True}}
+    assert host.run("configure", desired=document).code == 0
     host.write(_DOCKER, host.read(_DOCKER).replace('"default-runtime": "nvidia"', '"default-runtime": "kata"'))
     host.write(_TOOLKIT, host.read(_TOOLKIT).replace('mode = "csv"', 'mode = "legacy"'))
-    repaired = host.run("configure", desired=wanted)
+    repaired = host.run("configure", desired=document)
     assert [step["name"] for step in repaired.answer["steps"] if step["changed"]] == ["toolkit", "docker"]
     assert host.run("restore").code == 0
     assert host.snapshot() == before
@@ -348,9 +348,9 @@ def test_containerd_1_repeats_a_registrys_password_for_root_alone(
     # As an earlier version of the agent left it.
     host.path(_NVIDIA).chmod(0o644)
     drift = host.run("check", desired=_BY_HOST)
-    (told,) = drift.answer["steps"][1]["files"]
-    assert (drift.code, told["path"]) == (3, _NVIDIA)
-    assert "mode 0600" in told["diff"]
+    (file,) = drift.answer["steps"][1]["files"]
+    assert (drift.code, file["path"]) == (3, _NVIDIA)
+    assert "mode 0600" in file["diff"]
     again = host.run("configure", desired=_BY_HOST)
     assert (again.code, again.answer["restarted"]) == (0, []), again.errors
     assert host.path(_NVIDIA).stat().st_mode & 0o777 == 0o600

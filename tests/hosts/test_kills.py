@@ -91,8 +91,8 @@ def _content(snapshot: Mapping[str, tuple[int, object]], name: str) -> object:
 def test_killed_anywhere_a_second_run_ends_the_work_and_restore_gives_the_exact_originals(victim: Victim) -> None:
     assert victim.killed(0, "configure") is False
     acts = victim.acts.read_text().splitlines()
-    wanted = victim.host.snapshot()
-    files = [name for name in wanted if wanted[name] != victim.before.get(name) and name.endswith(".toml")]
+    snapshot = victim.host.snapshot()
+    files = [name for name in snapshot if snapshot[name] != victim.before.get(name) and name.endswith(".toml")]
     assert len(files) == 4
     assert {act.split()[0] for act in acts} >= {"open", "write", "fsync", "replace", "mkdir", "restart"}
     assert victim.host.run("restore").code == 0
@@ -104,13 +104,13 @@ def test_killed_anywhere_a_second_run_ends_the_work_and_restore_gives_the_exact_
         halfway = victim.host.snapshot()
         assert not [name for name in halfway if "/conf.d/." in name], "containerd may import every file of the folder"
         for name in files:
-            assert _content(halfway, name) in {_content(victim.before, name), _content(wanted, name)}, where
+            assert _content(halfway, name) in {_content(victim.before, name), _content(snapshot, name)}, where
         # One half goes on, the other half goes back.
         if number % 2:
             run = victim.host.run("configure", desired=_WANTED)
             assert run.code == 0, (where, run.errors)
             after = victim.host.snapshot()
-            assert {name: after[name] for name in files} == {name: wanted[name] for name in files}, where
+            assert {name: after[name] for name in files} == {name: snapshot[name] for name in files}, where
             victim.reset("before")
         else:
             assert victim.host.run("restore").code == 0, where

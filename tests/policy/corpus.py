@@ -71,7 +71,7 @@ class Fixture:
 
 def read(folder: Path) -> list[Fixture]:
     """Every distinct pod of both levels and all versions that has a verdict of the level baseline."""
-    found: dict[tuple[str, bool, str], Fixture] = {}
+    fixtures: dict[tuple[str, bool, str], Fixture] = {}
     for path in sorted(folder.glob("*/*/*/*.yaml")):
         verdict, check = path.parts[-2], path.stem.rstrip("0123456789")
         if verdict == "fail" and check in RESTRICTED_ONLY:
@@ -79,8 +79,8 @@ def read(folder: Path) -> list[Fixture]:
         text = path.read_text(encoding="utf-8")
         pod = yaml.load(text, Loader=yaml.CSafeLoader)
         bad = verdict == "fail" and not _allowed_since(check, pod)
-        found.setdefault((check, bad, text), Fixture(str(path.relative_to(folder)), check, bad, pod))
-    return list(found.values())
+        fixtures.setdefault((check, bad, text), Fixture(str(path.relative_to(folder)), check, bad, pod))
+    return list(fixtures.values())
 
 
 def _allowed_since(check: str, pod: Json) -> bool:
@@ -96,7 +96,7 @@ def with_debug_container(fixture: Fixture) -> Json:
 
 def rules(token: str, props: Json) -> set[str]:
     """The rules that refuse a resource, of those that Pod Security asks too."""
-    return {found.rule for found in findings(token, props)} - _NOT_ASKED_THERE
+    return {finding.rule for finding in findings(token, props)} - _NOT_ASKED_THERE
 
 
 @dataclass
@@ -133,18 +133,18 @@ def main() -> None:
     console = Console(file=sys.stdout, width=_WIDTH, color_system=None, highlight=False)
     console.print("Pods of k8s.io/pod-security-admission, level baseline, every policy version:")
     console.print(table)
-    if any(each.found < each.bad or each.refused for each in scores.values()):
+    if any(score.found < score.bad or score.refused for score in scores.values()):
         sys.exit(1)
 
 
 def _rows(scores: dict[str, Score]) -> Iterator[tuple[str, ...]]:
     total = Score()
-    for check, each in scores.items():
-        recall = f"{each.found / each.bad:.0%}" if each.bad else "-"
+    for check, score in scores.items():
+        recall = f"{score.found / score.bad:.0%}" if score.bad else "-"
         rule = CLAIMED.get(check, "-")
-        yield check, rule, str(each.bad), str(each.found), recall, str(each.good), str(each.refused)
+        yield check, rule, str(score.bad), str(score.found), recall, str(score.good), str(score.refused)
         total = Score(
-            total.bad + each.bad, total.found + each.found, total.good + each.good, total.refused + each.refused
+            total.bad + score.bad, total.found + score.found, total.good + score.good, total.refused + score.refused
         )
     recall = f"{total.found / total.bad:.0%}" if total.bad else "-"
     yield "all", "", str(total.bad), str(total.found), recall, str(total.good), str(total.refused)

@@ -110,16 +110,16 @@ _SHAPES: Mapping[str, Callable[[Json], Json]] = {
 
 def carriers() -> dict[str, Callable[[Json], Json]]:
     """Every kind that carries a pod by its token, each also as `*Patch` and `*List`, and as custom resources."""
-    found = dict(_SHAPES)
+    shapes = dict(_SHAPES)
     for token, shape in _SHAPES.items():
-        found[f"{token}Patch"] = shape
-        found[f"{token}List"] = lambda of, shape=shape: {"items": [shape(pod()), shape(of)]}  # type: ignore[misc]
-    found["core/v1:List"] = lambda of: {"kind": "List", "items": [of]}
-    found["ray.io/v1:RayCluster"] = lambda of: {
+        shapes[f"{token}Patch"] = shape
+        shapes[f"{token}List"] = lambda of, shape=shape: {"items": [shape(pod()), shape(of)]}  # type: ignore[misc]
+    shapes["core/v1:List"] = lambda of: {"kind": "List", "items": [of]}
+    shapes["ray.io/v1:RayCluster"] = lambda of: {
         "spec": {"workerGroupSpecs": [{"replicas": 1, "template": template(of)}]}
     }
-    found["jobset.x-k8s.io/v1alpha2:JobSet"] = lambda of: {"spec": {"replicatedJobs": [{"template": _controller(of)}]}}
-    return {f"kubernetes:{token}": shape for token, shape in found.items()}
+    shapes["jobset.x-k8s.io/v1alpha2:JobSet"] = lambda of: {"spec": {"replicatedJobs": [{"template": _controller(of)}]}}
+    return {f"kubernetes:{token}": shape for token, shape in shapes.items()}
 
 
 def changed(of: Json, path: str, value: object) -> Json:

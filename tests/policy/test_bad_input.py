@@ -67,7 +67,7 @@ def test_anything_at_all_is_judged(token: str, props: dict[Any, Any]) -> None:
 
 def _paths(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path] * bool(path) + [found for key, item in items for found in _paths(item, (*path, key))]
+    return [path] * bool(path) + [place for key, item in items for place in _paths(item, (*path, key))]
 
 
 _OBJECTS = [*COMPLIANT.items(), ("kubernetes:core/v1:Pod", pod()), ("kubernetes:core/v1:Pod", reservation_pod())]
@@ -116,9 +116,9 @@ def test_depth_that_nobody_judges_is_a_finding(depth: int) -> None:
         node["spec"] = {}
         node = node["spec"]
     node["privileged"] = True
-    found = findings("kubernetes:x/v1:Thing", props)
-    assert found
-    assert {finding.found for finding in found} == {Hole.TOO_DEEP.value}
+    result = findings("kubernetes:x/v1:Thing", props)
+    assert result
+    assert {finding.found for finding in result} == {Hole.TOO_DEEP.value}
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_a_manifest_with_keys_and_values_of_any_type_is_judged(line: str) -> Non
 def test_a_number_of_thousands_of_digits_is_judged() -> None:
     for number in (f"0x{'f' * 5000}", "9" * 5000, f'"{"9" * 5000}"'):
         text = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - ports:\n    - hostPort: {number}\n"
-        found = findings("kubernetes:core/v1:ConfigMap", {"data": {"a": text}})
-        assert "host-access" in {finding.rule for finding in found}
-        assert all(len(str(finding)) < 2_000 for finding in found)
+        result = findings("kubernetes:core/v1:ConfigMap", {"data": {"a": text}})
+        assert "host-access" in {finding.rule for finding in result}
+        assert all(len(str(finding)) < 2_000 for finding in result)
 
 
 def test_a_huge_object_is_judged() -> None:

@@ -27,8 +27,8 @@ def test_a_canary_is_refused_by_its_rule_on_every_platform(policy: str, rule: st
     assert policy
     assert isinstance(token := resource["type"], str)
     assert isinstance(inputs := resource["inputs"], dict)
-    assert {found.rule for found in findings(token, inputs)} == {rule}
-    assert {found.rule for found in findings(token, inputs, TEGRA)} == {rule}
+    assert {finding.rule for finding in findings(token, inputs)} == {rule}
+    assert {finding.rule for finding in findings(token, inputs, TEGRA)} == {rule}
 
 
 def test_the_pack_is_handed_every_section_that_it_takes() -> None:

@@ -93,8 +93,8 @@ def test_what_only_resembles_such_values_hides_nothing(key: str) -> None:
     pod = {"name": "a", "value": "x", "hostNetwork": True, "containers": []}
     for content in ([pod], pod, [{"name": "a", "value": pod}]):
         custom = {"kind": "Thing", "apiVersion": "example.com/v1", "metadata": {"name": "a"}, "helm": {key: content}}
-        found = findings("kubernetes:example.com/v1:Thing", custom)
-        assert {finding.rule for finding in found} == {"host-access"}
+        result = findings("kubernetes:example.com/v1:Thing", custom)
+        assert {finding.rule for finding in result} == {"host-access"}
     chart = {"metadata": {"name": "a"}, "spec": {"chart": "a", "version": "1.2.3", "set": {"a": pod}}}
     assert {finding.rule for finding in findings(_HELM_CHART, chart)} == {"host-access"}
 

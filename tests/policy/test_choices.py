@@ -50,9 +50,9 @@ def _exception(**changes: object) -> Json:
     return {key: value for key, value in (entry | changes).items() if value is not None}
 
 
-def _told(props: Json, config: Json, token: str = POD, stack: str = "prod") -> dict[str, list[str]]:
+def _messages(props: Json, config: Json, token: str = POD, stack: str = "prod") -> dict[str, list[str]]:
     """What each policy reports of one resource, as the first line of each message."""
-    told: dict[str, list[str]] = {}
+    messages: dict[str, list[str]] = {}
     urn = f"urn:pulumi:{stack}::p::{token}::web"
     proxy = unknown_checking_proxy(props)
     for policy in policies():
@@ -65,10 +65,10 @@ def _told(props: Json, config: Json, token: str = POD, stack: str = "prod") -> d
         assert isinstance(policy, ResourceValidationPolicy | StackValidationPolicy)
 
         def report(message: str, _urn: str | None = None, name: str = policy.name) -> None:
-            told.setdefault(name, []).append(message)
+            messages.setdefault(name, []).append(message)
 
         policy.validate(args, report)  # type: ignore[arg-type]
-    return told
+    return messages
 
 
 class TestPlatform:
@@ -103,7 +103,7 @@ class TestPlatform:
         chosen.write_text(json.dumps({key: {"platform": {"kind": "x86"}} for key in PACK.canaries()}), encoding="utf-8")
         pack = type(PACK)(PACK.name, PACK.executable, PACK.canary, chosen)
         config = json.loads(configured(pack, _TEGRA, tmp_path).read_text(encoding="utf-8"))
-        [message] = _told(pod(), config["exceptions-in-use"])["exceptions-in-use"]
+        [message] = _messages(pod(), config["exceptions-in-use"])["exceptions-in-use"]
         assert "differ in platform" in message
 
     @pytest.mark.parametrize("weak", [{"all": "advisory"}, {"privilege": "disabled"}, []])
@@ -123,10 +123,10 @@ class TestLevels:
     """Each rule has a level of its own."""
 
     def test_a_finding_is_mandatory_unless_its_rule_is_lowered_by_name(self) -> None:
-        assert list(_told(_PRIVILEGED, {})) == ["privilege"]
-        assert list(_told(_PRIVILEGED, {"levels": {"privileged": "advisory"}})) == [ADVICE]
-        assert _told(_PRIVILEGED, {"levels": {"privileged": "disabled"}}) == {}
-        assert list(_told(_HOST_PATH, {"levels": {"privileged": "disabled"}})) == ["privilege"]
+        assert list(_messages(_PRIVILEGED, {})) == ["privilege"]
+        assert list(_messages(_PRIVILEGED, {"levels": {"privileged": "advisory"}})) == [ADVICE]
+        assert _messages(_PRIVILEGED, {"levels": {"privileged": "disabled"}}) == {}
+        assert list(_messages(_HOST_PATH, {"levels": {"privileged": "disabled"}})) == ["privilege"]
 
     @pytest.mark.parametrize(
         ("token", "props", "field"),
@@ -140,22 +140,22 @@ class TestLevels:
     def test_an_image_command_or_manifest_that_is_unknown_is_one_advisory(
         self, token: str, props: Json, field: str
     ) -> None:
-        told = _told(props, {}, token)
-        assert list(told) == [ADVICE]
-        [message] = told[ADVICE]
+        messages = _messages(props, {}, token)
+        assert list(messages) == [ADVICE]
+        [message] = messages[ADVICE]
         assert f": {field}\n" in message
         assert "unknown until the update runs" in message
 
     def test_it_is_mandatory_by_choice(self) -> None:
-        assert list(_told(_UNKNOWN_IMAGE, {"levels": {UNKNOWN_PROGRAMS: "mandatory"}})) == ["privilege"]
-        assert _told(_UNKNOWN_IMAGE, {"levels": {UNKNOWN_PROGRAMS: "disabled"}}) == {}
+        assert list(_messages(_UNKNOWN_IMAGE, {"levels": {UNKNOWN_PROGRAMS: "mandatory"}})) == ["privilege"]
+        assert _messages(_UNKNOWN_IMAGE, {"levels": {UNKNOWN_PROGRAMS: "disabled"}}) == {}
 
     def test_another_field_that_is_unknown_stays_mandatory(self) -> None:
         unknown = changed(pod(), "spec.containers.0.securityContext.privileged", UNKNOWN)
-        assert list(_told(unknown, {})) == ["privilege"]
+        assert list(_messages(unknown, {})) == ["privilege"]
 
     def test_a_rule_that_is_none_is_a_finding(self) -> None:
-        [message] = _told(pod(), {"levels": {"privilege": "advisory"}})["exceptions-in-use"]
+        [message] = _messages(pod(), {"levels": {"privilege": "advisory"}})["exceptions-in-use"]
         assert "there is no rule privilege" in message
 
     def test_a_configuration_tells_which_rules_it_lowers(self, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ class TestExceptions:
         ],
     )
     def test_one_value_of_one_object_is_accepted(self, changes: Json, props: Json) -> None:
-        assert _told(props, {"exceptions": [_exception(**changes)]}) == {}
+        assert _messages(props, {"exceptions": [_exception(**changes)]}) == {}
 
     @pytest.mark.parametrize(
         ("changes", "props"),
@@ -194,25 +194,25 @@ class TestExceptions:
         ],
     )
     def test_nothing_else_is_and_the_exception_is_found_unused(self, changes: Json, props: Json) -> None:
-        told = _told(props, {"exceptions": [_exception(**changes)]})
-        assert list(told) == ["privilege", "exceptions-in-use"]
-        [message] = told["exceptions-in-use"]
+        messages = _messages(props, {"exceptions": [_exception(**changes)]})
+        assert list(messages) == ["privilege", "exceptions-in-use"]
+        [message] = messages["exceptions-in-use"]
         assert "is not needed by this stack" in message
 
     def test_one_that_is_over_covers_nothing_and_is_a_finding(self) -> None:
-        told = _told(_HOST_PATH, {"exceptions": [_exception(until=_day(-1))]})
-        assert list(told) == ["privilege", "exceptions-in-use"]
-        assert f"ended on {_day(-1)}" in told["exceptions-in-use"][0]
+        messages = _messages(_HOST_PATH, {"exceptions": [_exception(until=_day(-1))]})
+        assert list(messages) == ["privilege", "exceptions-in-use"]
+        assert f"ended on {_day(-1)}" in messages["exceptions-in-use"][0]
 
     def test_one_for_another_stack_is_neither_in_force_nor_unused(self) -> None:
-        assert list(_told(_HOST_PATH, {"exceptions": [_exception(stacks=["lab"])]})) == ["privilege"]
+        assert list(_messages(_HOST_PATH, {"exceptions": [_exception(stacks=["lab"])]})) == ["privilege"]
 
     def test_a_hidden_value_is_accepted_by_itself_and_not_by_what_is_shown(self) -> None:
         props = changed(pod(), "spec.containers.0.env.0", {"name": "DB_PASSWORD", "value": "not-one"})
         rule = {"rule": "secrets-and-host-commands"}
-        assert _told(props, {"exceptions": [_exception(**rule, value="not-one")]}) == {}
+        assert _messages(props, {"exceptions": [_exception(**rule, value="not-one")]}) == {}
         shown = _exception(**rule, value="(hidden: it may be a secret)")
-        assert "privilege" in _told(props, {"exceptions": [shown]})
+        assert "privilege" in _messages(props, {"exceptions": [shown]})
 
     @pytest.mark.parametrize(
         ("changes", "says"),
@@ -225,19 +225,19 @@ class TestExceptions:
         ],
     )
     def test_a_wrong_one_is_a_finding_and_none_is_in_force(self, changes: Json, says: str) -> None:
-        told = _told(_HOST_PATH, {"exceptions": [_exception(), _exception(**changes)][::-1]})
-        assert list(told) == ["privilege", "exceptions-in-use"]
-        assert says in told["exceptions-in-use"][0]
+        messages = _messages(_HOST_PATH, {"exceptions": [_exception(), _exception(**changes)][::-1]})
+        assert list(messages) == ["privilege", "exceptions-in-use"]
+        assert says in messages["exceptions-in-use"][0]
 
     def test_they_are_read_from_the_programs_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(own_exceptions.PROGRAM_FOLDER, str(tmp_path))
         own_exceptions.of_file.cache_clear()
-        assert list(_told(_HOST_PATH, {})) == ["privilege"]
+        assert list(_messages(_HOST_PATH, {})) == ["privilege"]
         file = tmp_path / own_exceptions.FILE
         file.write_text(yaml.safe_dump([_exception(until=datetime.now(UTC).date())]), encoding="utf-8")
         own_exceptions.of_file.cache_clear()
-        assert _told(_HOST_PATH, {}) == {}
-        assert list(_told(_HOST_PATH, {"exceptions": []})) == ["privilege"]
+        assert _messages(_HOST_PATH, {}) == {}
+        assert list(_messages(_HOST_PATH, {"exceptions": []})) == ["privilege"]
 
     @pytest.mark.parametrize(
         ("project", "accepted"), [("", True), ("src", False)], ids=["a project with main", "another project"]
@@ -251,9 +251,9 @@ class TestExceptions:
         (tmp_path / own_exceptions.FILE).write_text(yaml.safe_dump([_exception()]), encoding="utf-8")
         monkeypatch.setenv(own_exceptions.PROGRAM_FOLDER, str(tmp_path / "src"))
         own_exceptions.of_file.cache_clear()
-        told = _told(_HOST_PATH, {})
+        messages = _messages(_HOST_PATH, {})
         own_exceptions.of_file.cache_clear()
-        assert list(told) == ([] if accepted else ["privilege"])
+        assert list(messages) == ([] if accepted else ["privilege"])
 
     @pytest.mark.parametrize(
         ("text", "says"),
@@ -273,10 +273,10 @@ class TestExceptions:
         monkeypatch.setenv(own_exceptions.PROGRAM_FOLDER, str(tmp_path))
         (tmp_path / own_exceptions.FILE).write_text(text, encoding="utf-8")
         own_exceptions.of_file.cache_clear()
-        [told] = _told({}, {})["exceptions-in-use"]
+        [message] = _messages({}, {})["exceptions-in-use"]
         own_exceptions.of_file.cache_clear()
-        assert f"{own_exceptions.FILE} can't be read as YAML: " in told
-        assert says in told
+        assert f"{own_exceptions.FILE} can't be read as YAML: " in message
+        assert says in message
 
     def test_the_exception_of_the_page_covers_what_it_says(self) -> None:
         page = (ROOT / "docs/policy.md").read_text(encoding="utf-8")
@@ -286,4 +286,4 @@ class TestExceptions:
         metadata = {"name": "node-exporter", "namespace": "monitoring"}
         exporter = {"kind": "DaemonSet", "metadata": metadata, "spec": {"template": {"spec": spec}}}
         config = {"exceptions": [entry | {"until": _day(0)}]}
-        assert _told(exporter, config, "kubernetes:apps/v1:DaemonSet") == {}
+        assert _messages(exporter, config, "kubernetes:apps/v1:DaemonSet") == {}

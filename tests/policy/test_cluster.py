@@ -321,8 +321,8 @@ def test_a_compliant_object_passes(token: str) -> None:
 
 @pytest.mark.parametrize(("rule", "token", "path", "value", "field"), CHANGES)
 def test_one_change_makes_one_finding(rule: str, token: str, path: str, value: object, field: str) -> None:
-    [(found, where)] = rules_and_paths(token, changed(COMPLIANT[token], path, value))
-    assert found == rule
+    [(broken_rule, where)] = rules_and_paths(token, changed(COMPLIANT[token], path, value))
+    assert broken_rule == rule
     assert field in where
 
 
@@ -330,7 +330,7 @@ def test_one_change_makes_one_finding(rule: str, token: str, path: str, value: o
 def test_tegra_grants_none_of_it(rule: str, token: str, path: str, value: object, field: str) -> None:
     props = changed(COMPLIANT[token], path, value)
     assert {(rule, path) for rule, path in rules_and_paths(token, props, TEGRA) if field in path} == {
-        (each, where) for each, where in rules_and_paths(token, props) if each == rule
+        (broken_rule, where) for broken_rule, where in rules_and_paths(token, props) if broken_rule == rule
     }
 
 
@@ -357,9 +357,9 @@ UNKNOWNS: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("rule", "token", "path"), UNKNOWNS)
 def test_an_unknown_security_field_is_a_finding(rule: str, token: str, path: str) -> None:
-    found = findings(token, changed(COMPLIANT[token], path, UNKNOWN))
-    assert rule in {finding.rule for finding in found}
-    assert {finding.found for finding in found} == {"unknown until the update runs"}
+    result = findings(token, changed(COMPLIANT[token], path, UNKNOWN))
+    assert rule in {finding.rule for finding in result}
+    assert {finding.found for finding in result} == {"unknown until the update runs"}
 
 
 def test_an_unknown_manifest_text_is_a_finding() -> None:
@@ -432,22 +432,22 @@ def test_a_chart_is_pinned_by_its_folder_or_digest_too(chart: str) -> None:
 
 def test_text_that_repeats_itself_without_end_is_a_finding_at_once() -> None:
     lines = ['apiVersion: &a0 ["x", "x"]'] + [f"k{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)]
-    found: tuple[Any, ...] = findings(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", "\n".join(lines)))
-    assert {finding.path for finding in found} == {"data.a(text)"}
-    assert "aliases" in found[0].found
+    result: tuple[Any, ...] = findings(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", "\n".join(lines)))
+    assert {finding.path for finding in result} == {"data.a(text)"}
+    assert "aliases" in result[0].found
 
 
 def test_mappings_that_merge_each_other_ever_again_are_refused_before_they_fill_the_memory() -> None:
     levels = "".join(f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 10)}]}}\n" for level in range(1, 7))
     text = f"apiVersion: v1\na0: &a0 {{k: 1}}\n{levels}"
-    found = findings(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", text))
-    assert {finding.found for finding in found} == {Hole.TOO_LARGE.value}
+    result = findings(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", text))
+    assert {finding.found for finding in result} == {Hole.TOO_LARGE.value}
 
 
 def test_what_a_manifest_merges_is_judged() -> None:
     text = "apiVersion: v1\na: &a {hostPID: true}\nspec: {<<: *a, hostIPC: false}\n"
-    found = rules_and_paths(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", text))
-    assert ("host-access", "data.a(text).spec.hostPID") in found
+    result = rules_and_paths(CONFIG_MAP, changed(COMPLIANT[CONFIG_MAP], "data.a", text))
+    assert ("host-access", "data.a(text).spec.hostPID") in result
 
 
 def test_a_secret_value_is_in_no_message() -> None:
@@ -458,17 +458,17 @@ def test_a_secret_value_is_in_no_message() -> None:
         (RELEASE, "postrender", "s3cr3t-value"),
     ]
     for token, path, value in cases:
-        found = findings(token, changed(COMPLIANT[token], path, value))
-        assert found, path
-        for finding in found:
+        result = findings(token, changed(COMPLIANT[token], path, value))
+        assert result, path
+        for finding in result:
             assert "s3cr3t" not in finding.message(), path
 
 
 def test_a_credential_in_an_image_reference_is_not_shown() -> None:
     props = changed(pod(), "spec.containers.0.image", "https://user:s3cr3t@registry.example.com/app")
-    found = findings("kubernetes:core/v1:Pod", props)
-    assert {finding.rule for finding in found} == {"images", "secrets-and-host-commands"}
-    assert not [finding for finding in found if "s3cr3t" in finding.message()]
+    result = findings("kubernetes:core/v1:Pod", props)
+    assert {finding.rule for finding in result} == {"images", "secrets-and-host-commands"}
+    assert not [finding for finding in result if "s3cr3t" in finding.message()]
 
 
 def test_a_policy_of_somebody_else_may_ignore_failures() -> None:

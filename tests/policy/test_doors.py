@@ -162,7 +162,7 @@ _EDITS_SYSTEM = "an editor of kube-system"
 
 
 @pytest.mark.parametrize(
-    ("command", "found"),
+    ("command", "rule"),
     [
         ("kubectl get --raw /api/v1/nodes/x86-1/proxy/run/team/web/app?cmd=id", _TO_KUBELETS),
         ("kubectl get --raw='/api/v1/nodes/x86-1/proxy/logs/'", _TO_KUBELETS),
@@ -198,9 +198,9 @@ _EDITS_SYSTEM = "an editor of kube-system"
         ("kubectl create rolebinding a --namespace=kube-system --user=a --clusterrole=edit", _EDITS_SYSTEM),
     ],
 )
-def test_a_command_that_gets_rights_by_a_side_door_is_found_and_told(command: str, found: str) -> None:
+def test_a_command_that_gets_rights_by_a_side_door_is_found_and_told(command: str, rule: str) -> None:
     [finding] = findings(COMMAND, {"create": f"set -e\n{command}\n"})
-    assert (finding.rule, finding.found) == ("raw-yaml", found)
+    assert (finding.rule, finding.found) == ("raw-yaml", rule)
 
 
 @pytest.mark.parametrize(
@@ -443,8 +443,8 @@ def test_a_compose_file_in_a_config_map_is_no_pod(more: str) -> None:
 
 
 def test_more_json_than_any_manifest_has_is_refused_at_once() -> None:
-    found = findings(CONFIG_MAP, _config_map('{"apiVersion":1}' * 100_000))
-    assert {finding.found for finding in found} == {Hole.TOO_LARGE.value}
+    result = findings(CONFIG_MAP, _config_map('{"apiVersion":1}' * 100_000))
+    assert {finding.found for finding in result} == {Hole.TOO_LARGE.value}
 
 
 def test_a_text_that_grows_when_it_is_unpacked_is_refused_at_once() -> None:
@@ -457,11 +457,11 @@ def test_texts_in_texts_hide_nothing(levels: int) -> None:
     text = _HOST_PID
     for _ in range(levels):
         text = yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": text}})
-    found = findings(CONFIG_MAP, _config_map(text))
+    result = findings(CONFIG_MAP, _config_map(text))
     if levels < MAX_TEXTS:
-        assert {finding.rule for finding in found} == {"host-access"}
+        assert {finding.rule for finding in result} == {"host-access"}
     else:
-        assert {finding.found for finding in found} == {Hole.TOO_DEEP.value}
+        assert {finding.found for finding in result} == {Hole.TOO_DEEP.value}
 
 
 # Put together here, so that no tool takes them for secrets that somebody lost.

@@ -45,8 +45,8 @@ def test_every_stack_of_this_repository_passes_without_a_finding(name: str) -> N
 
 
 def test_the_jetson_stack_fails_as_a_stack_without_a_platform() -> None:
-    found = [each for item in preview(jetson()).registrations for each in findings(item.type, dict(item.inputs))]
-    assert {finding.rule for finding in found} == {"privileged", "host-paths", "devices", "namespaces", "scheduling"}
+    result = [finding for item in preview(jetson()).registrations for finding in findings(item.type, dict(item.inputs))]
+    assert {finding.rule for finding in result} == {"privileged", "host-paths", "devices", "namespaces", "scheduling"}
 
 
 def test_the_overrides_pass_on_tegra_alone() -> None:
@@ -88,10 +88,10 @@ def test_the_overrides_of_a_rung_add_nothing_of_a_higher_one() -> None:
         _of_rung(rung)["spec"]["mutations"][0]["applyConfiguration"]["expression"]
         for rung in ("privileged", "devices", "none")
     )
-    assert {each.rule for each in findings(MUTATION, changed(_of_rung("devices"), expression, high), facts)} >= {
+    assert {finding.rule for finding in findings(MUTATION, changed(_of_rung("devices"), expression, high), facts)} >= {
         "privileged"
     }
-    assert {each.rule for each in findings(MUTATION, changed(_of_rung("none"), expression, low), facts)} >= {
+    assert {finding.rule for finding in findings(MUTATION, changed(_of_rung("none"), expression, low), facts)} >= {
         "host-paths"
     }
     assert findings(MUTATION, changed(_of_rung("privileged"), expression, lowest), facts) == ()
@@ -101,12 +101,12 @@ def test_a_stack_on_the_rung_none_grants_no_privilege_to_anything() -> None:
     facts = _facts(unprivileged())
     assert not facts.grants
     assert findings(MUTATION, _of_rung("none", unprivileged()), facts) == ()
-    assert {each.rule for each in findings(MUTATION, _overrides(), facts)} >= {"privileged", "host-paths"}
-    assert {each.rule for each in findings(POD, reservation_pod(), facts)} >= {"privileged", "host-paths"}
+    assert {finding.rule for finding in findings(MUTATION, _overrides(), facts)} >= {"privileged", "host-paths"}
+    assert {finding.rule for finding in findings(POD, reservation_pod(), facts)} >= {"privileged", "host-paths"}
     level = {"pod-security.kubernetes.io/enforce": "privileged"}
     namespace = {"kind": "Namespace", "metadata": {"name": "kai-resource-reservation", "labels": level}}
-    assert [each.rule for each in findings(NAMESPACE, namespace, facts)] == ["namespaces"]
-    assert {each.rule for each in findings(CONFIG_MAP, _server_settings(webhook()), facts)} >= {"privileged"}
+    assert [finding.rule for finding in findings(NAMESPACE, namespace, facts)] == ["namespaces"]
+    assert {finding.rule for finding in findings(CONFIG_MAP, _server_settings(webhook()), facts)} >= {"privileged"}
 
 
 def _pod_of(node: str, rung: str) -> Json:
@@ -392,8 +392,8 @@ def test_kais_program_is_known_from_the_stacks_registry_alone(name: str, version
 def test_a_deployment_in_the_reservation_namespace_gets_no_grant() -> None:
     pod = reservation_pod()
     props = {"metadata": pod["metadata"], "spec": {"template": {"metadata": pod["metadata"], "spec": pod["spec"]}}}
-    found = findings("kubernetes:apps/v1:Deployment", props, TEGRA)
-    assert {finding.rule for finding in found} >= {"privileged"}
+    result = findings("kubernetes:apps/v1:Deployment", props, TEGRA)
+    assert {finding.rule for finding in result} >= {"privileged"}
 
 
 def test_without_settings_nothing_is_granted() -> None:

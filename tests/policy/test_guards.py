@@ -124,8 +124,8 @@ def test_one_change_makes_one_finding_on_every_platform(
     rule: str, token: str, path: str, value: object, field: str
 ) -> None:
     for stack in (STRICT, TEGRA):
-        [(found, where)] = rules_and_paths(token, changed(COMPLIANT[token], path, value), stack)
-        assert found == rule
+        [(result_rule, where)] = rules_and_paths(token, changed(COMPLIANT[token], path, value), stack)
+        assert result_rule == rule
         assert field in where
 
 
@@ -182,8 +182,8 @@ def test_a_patch_that_is_written_out_is_judged_by_its_words_and_by_what_it_makes
     path: str, value: str, rules: set[str]
 ) -> None:
     expression = f"[JSONPatch{{op: 'add', path: '{path}', value: {value}}}]"
-    found = findings(MUTATION, changed(COMPLIANT[MUTATION], _PATCH, expression))
-    assert {finding.rule for finding in found} == rules
+    result = findings(MUTATION, changed(COMPLIANT[MUTATION], _PATCH, expression))
+    assert {finding.rule for finding in result} == rules
 
 
 @pytest.mark.parametrize(
@@ -199,17 +199,17 @@ def test_a_patch_that_is_written_out_is_judged_by_its_words_and_by_what_it_makes
     ],
 )
 def test_an_expression_that_computes_something_has_no_word_of_a_check(word: str) -> None:
-    for text, found in ((word, 1), ("harmless", 0)):
+    for text, count in ((word, 1), ("harmless", 0)):
         expression = f"Object{{spec: Object.spec{{x: object.spec.x + ['{text}']}}}}"
-        assert len(findings(MUTATION, changed(COMPLIANT[MUTATION], _EXPRESSION, expression))) == found
+        assert len(findings(MUTATION, changed(COMPLIANT[MUTATION], _EXPRESSION, expression))) == count
 
 
 @pytest.mark.parametrize("token", [NAMESPACE, f"{NAMESPACE}Patch"])
 def test_a_namespace_goes_unguarded_by_no_label_of_a_program(token: str) -> None:
-    for value, found in (("enforce", False), ("off", True)):
+    for value, is_found in (("enforce", False), ("off", True)):
         labels = {"pod-security.kubernetes.io/enforce": "restricted", "kai-anywhere.io/pod-guard": value}
         namespace = changed(COMPLIANT[NAMESPACE], "metadata.labels", labels)
-        assert bool(findings(token, namespace)) is found
+        assert bool(findings(token, namespace)) is is_found
     selector = {"matchLabels": {"kai-anywhere.io/pod-guard": "off"}}
     policy = changed(COMPLIANT[MUTATION], "spec.matchConstraints", {"namespaceSelector": selector})
     assert findings(MUTATION, policy) == ()
@@ -220,7 +220,7 @@ _VERSION = "pod-security.kubernetes.io/enforce-version"
 
 @pytest.mark.parametrize("token", [NAMESPACE, f"{NAMESPACE}Patch"])
 def test_no_namespace_keeps_to_a_level_as_it_was_before_it_had_all_its_checks(token: str) -> None:
-    for version, found in (
+    for version, is_found in (
         *((f"v1.{minor}", True) for minor in (0, 9, 18, 22)),
         *((f"v1.{minor}", False) for minor in (23, 30, 36, 100, 210)),
         *((value, False) for value in ("latest", "", None)),
@@ -228,7 +228,7 @@ def test_no_namespace_keeps_to_a_level_as_it_was_before_it_had_all_its_checks(to
     ):
         labels = {"pod-security.kubernetes.io/enforce": "restricted", _VERSION: version}
         namespace = changed(COMPLIANT[NAMESPACE], "metadata.labels", labels)
-        where = {("namespaces", f'metadata.labels["{_VERSION}"]')} if found else set()
+        where = {("namespaces", f'metadata.labels["{_VERSION}"]')} if is_found else set()
         assert rules_and_paths(token, namespace) == where, version
 
 
@@ -258,7 +258,7 @@ def test_no_patch_opens_a_namespace_by_one_label_or_by_all_of_them(path: str, la
         }
         spec = {"rules": [{"name": "a", "mutate": {"patchesJson6902": [patch]}}]}
         policy = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "a"}, "spec": spec}
-        assert {each.rule for each in findings("kubernetes:kyverno.io/v1:ClusterPolicy", policy)} == rules
+        assert {finding.rule for finding in findings("kubernetes:kyverno.io/v1:ClusterPolicy", policy)} == rules
 
 
 def test_a_command_that_takes_a_guard_away_is_shown_without_its_words() -> None:

@@ -50,22 +50,22 @@ def test_a_value_is_shown_or_hidden(value: object, shown: str) -> None:
 
 def test_no_name_and_no_key_writes_a_line_of_its_own() -> None:
     forged = 'x\n  rule:   nothing\r\x1b[2Kx"'
-    found = finding("privileged", f"Pod{forged}", forged, Violation(("data", forged), True, "why", "remedy"))
-    assert len(found.message().splitlines()) == 5
-    assert found.message().isprintable() is False
-    assert "\x1b" not in found.message()
+    result = finding("privileged", f"Pod{forged}", forged, Violation(("data", forged), True, "why", "remedy"))
+    assert len(result.message().splitlines()) == 5
+    assert result.message().isprintable() is False
+    assert "\x1b" not in result.message()
 
 
 def test_a_very_long_name_is_cut() -> None:
-    found = finding("privileged", "Pod", "x" * 10_000, Violation(("data", "y" * 10_000), True, "why", "remedy"))
-    assert len(found.message()) < 1_000
+    result = finding("privileged", "Pod", "x" * 10_000, Violation(("data", "y" * 10_000), True, "why", "remedy"))
+    assert len(result.message()) < 1_000
 
 
 def _with_secrets(value: object, key: str = "") -> object:
     """Every text that is neither a name nor a known word, with a secret behind it."""
     match value:
         case dict():
-            return {each: _with_secrets(inner, each) for each, inner in value.items()}
+            return {key: _with_secrets(inner, key) for key, inner in value.items()}
         case list():
             return [_with_secrets(inner, key) for inner in value]
         case str() if key not in _NAMES and not is_known(value):
@@ -79,7 +79,7 @@ def test_no_message_of_the_corpus_shows_a_text(case: Case) -> None:
     props: Any = _with_secrets(case.props)
     assert isinstance(props, dict)
     for stack in (case.props, props):
-        messages = [found.message() for found in findings(case.token, _as_json(stack))]
+        messages = [finding.message() for finding in findings(case.token, _as_json(stack))]
         assert not [message for message in messages if _SECRET in message]
 
 

@@ -72,11 +72,15 @@ def test_every_module_of_rules_is_one_rule_of_the_pack() -> None:
 
 
 @pytest.mark.parametrize(
-    "exemption", exemptions(StackFacts(remote_gpu_frontends=True)), ids=lambda each: f"{each.rule}-{each.name}"
+    "exemption",
+    exemptions(StackFacts(remote_gpu_frontends=True)),
+    ids=lambda exemption: f"{exemption.rule}-{exemption.name}",
 )
 def test_every_exception_says_who_what_why_and_where(exemption: Exemption) -> None:
     assert all(
-        getattr(exemption, each.name) for each in fields(exemption) if each.name not in {"due", "namespace", "values"}
+        getattr(exemption, field.name)
+        for field in fields(exemption)
+        if field.name not in {"due", "namespace", "values"}
     )
     assert exemption.upstream.startswith("https://")
 
@@ -87,7 +91,7 @@ def test_every_exception_says_who_what_why_and_where(exemption: Exemption) -> No
 def test_every_exception_is_used_by_a_stack_of_this_repository(stack: Json) -> None:
     facts = stack_facts(json.dumps(stack), {})
     judgements = [judge(item.type, item.key, item.inputs, facts, RULES) for item in preview(stack).registrations]
-    assert {each for judgement in judgements for each in judgement.used} == {*exemptions(facts)}
+    assert {name for judgement in judgements for name in judgement.used} == {*exemptions(facts)}
     assert unused(facts, exemptions(facts), exemptions(facts)) == []
 
 
@@ -124,7 +128,7 @@ def test_an_exception_may_be_for_one_namespace() -> None:
 
 
 def test_the_stack_policy_reports_settings_that_it_can_not_read() -> None:
-    [policy] = [each for each in policies() if isinstance(each, StackValidationPolicy)]
+    [policy] = [policy for policy in policies() if isinstance(policy, StackValidationPolicy)]
     reported: list[str] = []
     args = StackValidationArgs([], {"platform": {"kind": "arm"}})
 
@@ -181,7 +185,7 @@ def _analyze(stub: analyzer_pb2_grpc.AnalyzerStub, token: str, props: Json) -> l
 
 
 def _rules(diagnostics: list[proto.AnalyzeDiagnostic]) -> list[tuple[str, int]]:
-    return [(each.policyName, each.enforcementLevel) for each in diagnostics]
+    return [(diagnostic.policyName, diagnostic.enforcementLevel) for diagnostic in diagnostics]
 
 
 def test_the_executable_judges_over_grpc_from_any_folder(tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ def test_the_executable_takes_the_platform_from_the_packs_configuration(tmp_path
         configuration = struct_pb2.Struct()
         configuration.update({"platform": jetson()["platform"]})
         config = proto.PolicyConfig(enforcementLevel=proto.MANDATORY, properties=configuration)
-        stub.Configure(proto.ConfigureAnalyzerRequest(policyConfig={each.name: config for each in policies()}))
+        stub.Configure(proto.ConfigureAnalyzerRequest(policyConfig={policy.name: config for policy in policies()}))
         assert _analyze(stub, overrides.type, dict(overrides.inputs)) == []
 
 
@@ -222,7 +226,7 @@ def test_the_folder_takes_the_platform_from_the_stacks_settings(stack: str, tmp_
             urn = f"urn:pulumi:test::kai-anywhere::{item.type}::{item.key}"
             resources.append(proto.AnalyzerResource(type=item.type, properties=properties, urn=urn, name=item.key))
         assert list(stub.AnalyzeStack(proto.AnalyzeStackRequest(resources=resources)).diagnostics) == []
-        without_operator = [each for each in resources if "gpu-operator-namespace" not in each.urn]
+        without_operator = [resource for resource in resources if "gpu-operator-namespace" not in resource.urn]
         [diagnostic] = stub.AnalyzeStack(proto.AnalyzeStackRequest(resources=without_operator)).diagnostics
         assert diagnostic.policyName == "exceptions-in-use"
 

@@ -27,19 +27,25 @@ def test_every_check_of_pod_security_is_claimed_or_said_to_be_not(data: list[Fix
 
 def test_recall_is_complete_and_nothing_good_is_refused(data: list[Fixture]) -> None:
     scores = score(data)
-    assert sum(each.bad for each in scores.values()) >= 150
-    assert sum(each.good for each in scores.values()) >= 80
-    assert {check: each.found for check, each in scores.items()} == {check: each.bad for check, each in scores.items()}
-    assert {check: each.refused for check, each in scores.items() if each.refused} == {}
+    assert sum(score.bad for score in scores.values()) >= 150
+    assert sum(score.good for score in scores.values()) >= 80
+    assert {check: score.found for check, score in scores.items()} == {
+        check: score.bad for check, score in scores.items()
+    }
+    assert {check: score.refused for check, score in scores.items() if score.refused} == {}
 
 
 @pytest.mark.parametrize("token", carriers())
 def test_no_kind_changes_the_verdict(data: list[Fixture], token: str) -> None:
     shape = carriers()[token]
     assert rules(token, shape(pod())) == set()
-    missed = [each.file for each in data if each.bad and CLAIMED[each.check] not in rules(token, shape(each.pod))]
+    missed = [
+        fixture.file
+        for fixture in data
+        if fixture.bad and CLAIMED[fixture.check] not in rules(token, shape(fixture.pod))
+    ]
     assert missed == []
-    refused = [each.file for each in data if not each.bad and rules(token, shape(each.pod))]
+    refused = [fixture.file for fixture in data if not fixture.bad and rules(token, shape(fixture.pod))]
     assert refused == []
 
 

@@ -334,8 +334,8 @@ def test_an_unknown_value_elsewhere_is_none(path: str) -> None:
 
 def test_an_unknown_value_hides_no_other_finding() -> None:
     unknown = changed(pod(), "spec.initContainers.0.securityContext.privileged", UNKNOWN)
-    found = findings(POD, changed(unknown, f"{_CONTEXT}.privileged", True))
-    values: dict[str, Any] = {finding.path: finding.found for finding in found}
+    result = findings(POD, changed(unknown, f"{_CONTEXT}.privileged", True))
+    values: dict[str, Any] = {finding.path: finding.found for finding in result}
     assert values == {
         "spec.initContainers[0].securityContext.privileged": "unknown until the update runs",
         "spec.containers[0].securityContext.privileged": "true",

@@ -31,25 +31,25 @@ _BY_NAME = frozenset({"imagePullSecrets", "volumes", "containers", "initContaine
 
 def kubernetes_objects(graph: Graph) -> list[Registration]:
     """What becomes an object of the cluster; a patch of a node is one too."""
-    return [each for each in graph.registrations if each.inputs.get("metadata", {}).get("name")]
+    return [registration for registration in graph.registrations if registration.inputs.get("metadata", {}).get("name")]
 
 
 def wrong_names(graph: Graph) -> Iterator[str]:
     """Names that two resources or two objects share, or that Kubernetes would refuse."""
-    keys = [each.key for each in graph.registrations]
+    keys = [registration.key for registration in graph.registrations]
     yield from (f"{key} is registered twice" for key in {key for key in keys if keys.count(key) > 1})
     there: set[tuple[str, str, str]] = set()
-    for each in kubernetes_objects(graph):
-        metadata, kind = each.inputs["metadata"], each.type.rpartition(":")[2]
-        named = (each.type, metadata.get("namespace", ""), metadata["name"])
+    for kubernetes_object in kubernetes_objects(graph):
+        metadata, kind = kubernetes_object.inputs["metadata"], kubernetes_object.type.rpartition(":")[2]
+        named = (kubernetes_object.type, metadata.get("namespace", ""), metadata["name"])
         if named in there:
-            yield f"{each.key}: {named} is there twice"
+            yield f"{kubernetes_object.key}: {named} is there twice"
         there.add(named)
         pattern = _name_pattern(kind)
         if not pattern.fullmatch(metadata["name"]):
-            yield f"{each.key} has the name {metadata['name']!r}"
+            yield f"{kubernetes_object.key} has the name {metadata['name']!r}"
         if "namespace" in metadata and not _DNS_LABEL.fullmatch(metadata["namespace"]):
-            yield f"{each.key} is in the namespace {metadata['namespace']!r}"
+            yield f"{kubernetes_object.key} is in the namespace {metadata['namespace']!r}"
 
 
 def _name_pattern(kind: str) -> re.Pattern[str]:
@@ -60,18 +60,18 @@ def _name_pattern(kind: str) -> re.Pattern[str]:
 
 def wrong_metadata(graph: Graph) -> Iterator[str]:
     """Labels, annotations and selectors that Kubernetes would refuse, wherever they stand."""
-    for each in kubernetes_objects(graph):
-        for path, value in _walk(each.inputs):
+    for kubernetes_object in kubernetes_objects(graph):
+        for path, value in _walk(kubernetes_object.inputs):
             if path[-1:] in {("labels",), ("matchLabels",), ("nodeSelector",)} and isinstance(value, dict):
                 for key, text in value.items():
                     if not _is_qualified(key) or not isinstance(text, str) or not _LABEL_VALUE.fullmatch(text):
-                        yield f"{each.key}: {path} has {key!r}: {text!r}"
+                        yield f"{kubernetes_object.key}: {path} has {key!r}: {text!r}"
             if path[-1:] == ("annotations",) and isinstance(value, dict):
                 for key, text in value.items():
                     if not _is_qualified(key.lower()) or not isinstance(text, str):
-                        yield f"{each.key}: {path} has {key!r}: {text!r}"
+                        yield f"{kubernetes_object.key}: {path} has {key!r}: {text!r}"
                 if sum(len(f"{key}{text}".encode()) for key, text in value.items()) > _MOST_ANNOTATION_BYTES:
-                    yield f"{each.key}: {path} is larger than Kubernetes takes"
+                    yield f"{kubernetes_object.key}: {path} is larger than Kubernetes takes"
 
 
 def _is_qualified(key: str) -> bool:
@@ -81,28 +81,30 @@ def _is_qualified(key: str) -> bool:
 
 def wrong_objects(graph: Graph) -> Iterator[str]:
     """What else an API server refuses, and no schema: names in lists, images, mounts, data, control characters."""
-    for each in graph.registrations:
-        for path, value in _walk(each.inputs):
+    for registration in graph.registrations:
+        for path, value in _walk(registration.inputs):
             match path[-1:], value:
                 case (str(key),), list() if key in _BY_NAME:
                     names = [item["name"] for item in value if isinstance(item, dict) and "name" in item]
-                    yield from (f"{each.key}: {path} has {name!r} twice" for name in _twice(names))
+                    yield from (f"{registration.key}: {path} has {name!r} twice" for name in _twice(names))
                 case ("volumeMounts",), list():
                     mounts = [mount["mountPath"] for mount in value]
-                    yield from (f"{each.key}: {path} mounts {mount!r} twice" for mount in _twice(mounts))
-                    yield from (f"{each.key}: {path} mounts at {mount!r}" for mount in mounts if ":" in mount)
+                    yield from (f"{registration.key}: {path} mounts {mount!r} twice" for mount in _twice(mounts))
+                    yield from (f"{registration.key}: {path} mounts at {mount!r}" for mount in mounts if ":" in mount)
                 case ("image",), str() if "containers" in path and not _IMAGE.fullmatch(value):
-                    yield f"{each.key}: {path} is {value!r}"
+                    yield f"{registration.key}: {path} is {value!r}"
                 case (("data" | "binaryData"),), dict() if len(path) == 1:
-                    yield from (f"{each.key}: {path} has {key!r}" for key in value if not _CONFIG_KEY.fullmatch(key))
+                    yield from (
+                        f"{registration.key}: {path} has {key!r}" for key in value if not _CONFIG_KEY.fullmatch(key)
+                    )
                     if len(json.dumps(value).encode()) > _MOST_CONFIG_MAP_BYTES:
-                        yield f"{each.key}: {path} is larger than Kubernetes takes"
+                        yield f"{registration.key}: {path} is larger than Kubernetes takes"
                 case _, str() if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", value):
-                    yield f"{each.key}: {path} has a control character: {value!r}"
+                    yield f"{registration.key}: {path} has a control character: {value!r}"
                 case _:
                     pass
-        for pod in _pods(each.inputs):
-            yield from (f"{each.key}: {problem}" for problem in _wrong_pod(pod))
+        for pod in _pods(registration.inputs):
+            yield from (f"{registration.key}: {problem}" for problem in _wrong_pod(pod))
 
 
 def _wrong_pod(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -146,12 +148,12 @@ def powers(graph: Graph) -> Iterator[tuple[str, Path, object]]:
 
     In fields of objects and of chart values, and in texts: CEL, JSON and YAML in ConfigMaps, commands.
     """
-    for each in graph.registrations:
-        if each.type.rpartition(":")[2] in _REFUSES:
+    for registration in graph.registrations:
+        if registration.type.rpartition(":")[2] in _REFUSES:
             continue
-        for path, value in _walk(each.inputs):
+        for path, value in _walk(registration.inputs):
             if _is_power(path, value):
-                yield each.key, path, value
+                yield registration.key, path, value
 
 
 def _is_power(path: Path, value: object) -> bool:  # noqa: PLR0911 - a table, one row a field

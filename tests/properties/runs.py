@@ -47,15 +47,15 @@ def drawn(count: int, of: int | None = None, until: Callable[[Json], bool] = lam
         until: whether a stack is the last one.
     """
     random = (stack for run in itertools.count() for stack in _some(f"{of} {run}"))
-    found: list[Json] = []
-    while len(found) < count and not (found and until(found[-1])):
-        found.append(next(random))
-    return found
+    drawn_stacks: list[Json] = []
+    while len(drawn_stacks) < count and not (drawn_stacks and until(drawn_stacks[-1])):
+        drawn_stacks.append(next(random))
+    return drawn_stacks
 
 
 def _some(of: str) -> list[Json]:
     """A few random stacks, the same ones of a seed."""
-    found: list[Json] = []
+    drawn_stacks: list[Json] = []
 
     @seed(of)
     @settings(
@@ -67,11 +67,11 @@ def _some(of: str) -> list[Json]:
     )
     @given(stacks())
     def draw(stack: Json) -> None:
-        found.append(stack)
+        drawn_stacks.append(stack)
 
     draw()
     # The first one is the simplest in each run.
-    return found[1:]
+    return drawn_stacks[1:]
 
 
 def of_models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:

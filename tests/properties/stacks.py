@@ -44,10 +44,10 @@ def fitting(stack: Json) -> Json:
 
 def _section(stack: Json, *path: str) -> Json:
     """A section, empty where the stack has none; changes of that one are lost."""
-    found: Any = stack
+    section: Any = stack
     for key in path:
-        found = (found or {}).get(key)
-    return found or {}
+        section = (section or {}).get(key)
+    return section or {}
 
 
 def _installs(stack: Json) -> None:
@@ -152,8 +152,8 @@ def _guard(stack: Json) -> None:
 
 
 def _pull_secrets(stack: Json) -> None:
-    of_charts = [_section(stack, each, "images") for each in ("kai", "gpu_operator")]
-    for section in (*of_charts, *(_section(stack, each) for each in ("admission", "gvirtus", "monitoring"))):
+    of_charts = [_section(stack, name, "images") for name in ("kai", "gpu_operator")]
+    for section in (*of_charts, *(_section(stack, name) for name in ("admission", "gvirtus", "monitoring"))):
         if secrets := section.get("pull_secrets"):
             section["pull_secrets"] = list(dict.fromkeys(secrets))
 
@@ -197,7 +197,7 @@ def _queues(stack: Json) -> None:
             limit, quota = share.get("limit", -1), share.get("quota", 0)
             if limit != -1 and (quota == -1 or quota > limit):
                 share["quota"] = limit
-        others = [*(each for each in queues if each < name), *sorted(built_in)]
+        others = [*(queue for queue in queues if queue < name), *sorted(built_in)]
         if queue.get("parent") is not None:
             # A smaller name: no circle.
             queue["parent"] = others[len(queue["parent"]) % len(others)] if others else None

@@ -47,19 +47,19 @@ def test_random_settings_register_what_kubernetes_takes_and_what_policies_pass_o
     assert len(graph.registrations) > (2 if stack.get("installs") == "hosts" else 10)
     assert [*judges.wrong_names(graph), *judges.wrong_metadata(graph), *judges.wrong_objects(graph)] == []
     facts = stack_facts(json.dumps(stack), {})
-    found = {
+    rules = {
         finding.rule
         for registered in graph.registrations
         for finding in findings(registered.type, dict(registered.inputs), facts)
     }
     # A range of versions is a finding of its own.
-    found -= {"helm"} if "~0.18.0" in json.dumps(stack) else set()
+    rules -= {"helm"} if "~0.18.0" in json.dumps(stack) else set()
     if facts.problem is None:
-        assert found == set()
+        assert rules == set()
     else:
         # A folder that is none of drivers or devices is granted by no setting.
         assert "_path" in facts.problem
-        assert found <= {"privileged", "host-paths", "devices"}
+        assert rules <= {"privileged", "host-paths", "devices"}
 
 
 @examples(40)
@@ -84,19 +84,19 @@ def _lasting(graph: Graph) -> list[Any]:
     """
     return [
         (
-            each.key,
-            each.type,
-            each.parent,
-            each.provider,
-            each.dependencies,
+            registration.key,
+            registration.type,
+            registration.parent,
+            registration.provider,
+            registration.dependencies,
             {
                 name: value
-                for name, value in _comparable(each.inputs).items()
-                if name not in each.ignored and (name, each.key[-6:]) != ("create", "-check")
+                for name, value in _comparable(registration.inputs).items()
+                if name not in registration.ignored and (name, registration.key[-6:]) != ("create", "-check")
             },
-            each.retained,
+            registration.retained,
         )
-        for each in sorted(graph.registrations, key=lambda each: each.key)
+        for registration in sorted(graph.registrations, key=lambda registration: registration.key)
     ]
 
 
@@ -108,7 +108,7 @@ def _comparable(inputs: Any) -> Any:  # noqa: ANN401 - JSON and files
         case dict():
             return {key: _comparable(value) for key, value in inputs.items() if key != "caBundle"}
         case list():
-            return [_comparable(each) for each in inputs]
+            return [_comparable(item) for item in inputs]
         case _:
             return inputs
 

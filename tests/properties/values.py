@@ -90,7 +90,7 @@ _BY_VALIDATOR: Mapping[Callable[..., object], Values] = {
     charts._known_source: st.sampled_from(["oci://r.example.com/c", "https://c.example.com", "./charts/c.tgz", "/c"]),
     images._reference: st.sampled_from(["busybox", *_TAGGED]),
     images._pinned: st.sampled_from(_TAGGED) | _accepted(images._REFERENCE, images._pinned),
-    images._digest: st.sampled_from([each for each in _TAGGED if _DIGEST in each]),
+    images._digest: st.sampled_from([image for image in _TAGGED if _DIGEST in image]),
     gvirtus._service_name: st.from_regex(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?", fullmatch=True),
     gvirtus._cpu: st.from_regex(gvirtus._CPU, fullmatch=True),
     gvirtus._memory: st.from_regex(gvirtus._MEMORY, fullmatch=True),
@@ -165,8 +165,8 @@ def of_type(name: str, annotation: Any, least: int = 0) -> Values:  # noqa: ANN4
             return _constrained(name, arguments[0], arguments[1:])
         case origin if origin in {Union, types.UnionType}:
             # Null is one value, and says nothing.
-            more = [each for each in arguments if each is not type(None)] * 3
-            return st.one_of([of_type(name, each) for each in (*more, *arguments)])
+            more = [argument for argument in arguments if argument is not type(None)] * 3
+            return st.one_of([of_type(name, argument) for argument in (*more, *arguments)])
         case origin if origin is Literal:
             return st.sampled_from(arguments)
         case origin if origin is dict:
@@ -186,7 +186,7 @@ def of_type(name: str, annotation: Any, least: int = 0) -> Values:  # noqa: ANN4
         case None if annotation is str and name in _TEXTS:
             return _TEXTS[name]
         case None if isinstance(annotation, type) and issubclass(annotation, Enum):
-            return st.sampled_from([each.value for each in annotation])
+            return st.sampled_from([member.value for member in annotation])
         case None if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             return st.deferred(lambda: of_model(annotation))
         case _:
@@ -194,22 +194,22 @@ def of_type(name: str, annotation: Any, least: int = 0) -> Values:  # noqa: ANN4
 
 
 def _constrained(name: str, inner: Any, metadata: tuple[Any, ...]) -> Values:  # noqa: ANN401
-    flat = [each for item in metadata for each in (item.metadata if isinstance(item, FieldInfo) else [item])]
-    checks = [each.func for each in flat if hasattr(each, "func")]
-    least = next((each.min_length for each in flat if hasattr(each, "min_length")), 0)
+    flat = [entry for item in metadata for entry in (item.metadata if isinstance(item, FieldInfo) else [item])]
+    checks = [entry.func for entry in flat if hasattr(entry, "func")]
+    least = next((entry.min_length for entry in flat if hasattr(entry, "min_length")), 0)
     # The outermost check is the narrowest.
     for check in reversed(checks):
         if check is charts.text_without_quotes:
-            rest = tuple(each for each in flat if getattr(each, "func", None) is not check)
+            rest = tuple(entry for entry in flat if getattr(entry, "func", None) is not check)
             return _constrained(name, inner, rest).filter(lambda value: charts._NO_TEXT.fullmatch(value) is None)
         if check in _BY_VALIDATOR:
             return _BY_VALIDATOR[check].filter(lambda value: least == 0 or len(value) >= least)
     if unknown := [check.__qualname__ for check in checks if not _is_between_values(check)]:
         raise NoValuesError(f"nothing generates what {unknown} of the setting '{name}' take: say it in {__file__}")
     bounds: dict[str, Any] = {}
-    for each in flat:
+    for entry in flat:
         for bound in ("ge", "le", "pattern"):
-            if (value := getattr(each, bound, None)) is not None:
+            if (value := getattr(entry, bound, None)) is not None:
                 bounds[bound] = value
     if pattern := bounds.get("pattern"):
         return _PATTERNS[pattern] if pattern in _PATTERNS else st.from_regex(pattern.rstrip("$"), fullmatch=True)

@@ -91,8 +91,8 @@ class Browser:
 
     def contrasts(self) -> dict[str, float]:
         """The contrast of each text that is shown, as WCAG 2 counts it (1.4.3: at least 4.5)."""
-        found: dict[str, float] = self.js(_CONTRASTS)
-        return found
+        contrasts: dict[str, float] = self.js(_CONTRASTS)
+        return contrasts
 
     def unnamed(self) -> list[str]:
         """The roles of what can have the focus, or is a picture, and has no name for a screen reader."""
@@ -105,7 +105,7 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What the browser's console says since it was asked last: errors of scripts, refusals of the page's policy."""
-        return [str(each["message"]) for each in self._ask("se/log", {"type": "browser"})]
+        return [str(entry["message"]) for entry in self._ask("se/log", {"type": "browser"})]
 
     def _command(self, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._ask("goog/cdp/execute", {"cmd": name, "params": parameters})
@@ -118,7 +118,9 @@ class Browser:
 
 
 def _needs_a_name(node: dict[str, Any]) -> bool:
-    focusable = any(each["name"] == "focusable" and each["value"]["value"] for each in node.get("properties", ()))
+    focusable = any(
+        property_["name"] == "focusable" and property_["value"]["value"] for property_ in node.get("properties", ())
+    )
     role = node["role"]["value"]
     return (focusable and role != "RootWebArea") or role in {"image", "table"}
 
@@ -128,13 +130,13 @@ def chromium() -> Iterator[Browser]:
     """A browser with a window, until the end."""
     arguments = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server", "--disable-gpu"]
     options = {"binary": shutil.which("chromium"), "args": arguments}
-    wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+    capabilities = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
     with subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
         try:
             assert driver.stdout is not None
             port = next(match[1] for line in driver.stdout if (match := _STARTED.search(line)))
             with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=_SECONDS) as http:
-                answer = http.post("/session", json={"capabilities": {"alwaysMatch": wanted}})
+                answer = http.post("/session", json={"capabilities": {"alwaysMatch": capabilities}})
                 assert answer.is_success, answer.text
                 session = f"/session/{answer.json()['value']['sessionId']}"
                 try:

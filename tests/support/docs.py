@@ -30,8 +30,8 @@ class Block:
 def blocks(page: Path, language: str | None = None) -> list[Block]:
     """The blocks of a page in their order; those of one language, if it is given."""
     fenced = re.findall(r"(?ms)^( *)```(\w*)\n(.*?)^ *```$", page.read_text(encoding="utf-8"))
-    found = [Block(name, re.sub(rf"(?m)^{indent}", "", text)) for indent, name, text in fenced]
-    return [block for block in found if language in {None, block.language}]
+    result = [Block(name, re.sub(rf"(?m)^{indent}", "", text)) for indent, name, text in fenced]
+    return [block for block in result if language in {None, block.language}]
 
 
 def command(page: str, first_line: str) -> str:

@@ -232,17 +232,17 @@ class World:
 
     def one(self, of: str, name: str) -> dict[str, Any]:
         """An object by its name."""
-        return next(each for each in self.lists[of] if each["metadata"]["name"] == name)
+        return next(manifest for manifest in self.lists[of] if manifest["metadata"]["name"] == name)
 
     def remove(self, of: str, name: str) -> None:
         """Take an object away."""
-        self.lists[of] = [each for each in self.lists[of] if each["metadata"]["name"] != name]
+        self.lists[of] = [manifest for manifest in self.lists[of] if manifest["metadata"]["name"] != name]
 
     def scale(self, name: str, replicas: int = 0) -> None:
         """Scale a Deployment; the pods of 0 replicas are gone."""
-        found = self.one("deployments", name)
-        found["spec"]["replicas"] = replicas
-        found["status"] = {}
+        deployment = self.one("deployments", name)
+        deployment["spec"]["replicas"] = replicas
+        deployment["status"] = {}
 
     def event(self, namespace: str, name: str, reason: str, message: str, kind: str = "Pod") -> None:
         """Note down a warning about a pod, or another object."""
@@ -266,11 +266,11 @@ class World:
         stack = every_object.objects(parse(self.settings)).values() if self.settings is not None else ()
         every = {key(manifest): manifest for manifest in stack if manifest["kind"] not in _ALL_LISTED}
         listed = [
-            {"apiVersion": version, "kind": kind, **each}
+            {"apiVersion": version, "kind": kind, **manifest}
             for name, (version, kind, _) in KINDS.items()
-            for each in self.lists.get(name, [])
+            for manifest in self.lists.get(name, [])
         ]
-        events = [{"apiVersion": "v1", "kind": "Event", **each} for of in self.events.values() for each in of]
+        events = [{"apiVersion": "v1", "kind": "Event", **event} for of in self.events.values() for event in of]
         every |= {key(manifest): manifest for manifest in (*listed, *events)}
         return {
             path_of(manifest): manifest
@@ -309,10 +309,10 @@ class World:
             ("scheduling.run.ai/v1alpha2", ["bindrequests"]),
             ("kai.scheduler/v1", ["configs", "schedulingshards"]),
         ):
-            there = [each for each in plurals if each in self.kinds]
-            api.serve(f"/apis/{group}", {"resources": [{"name": each} for each in there]})
+            there = [plural for plural in plurals if plural in self.kinds]
+            api.serve(f"/apis/{group}", {"resources": [{"name": name} for name in there]})
         operators = ["servicemonitors", "prometheusrules"] if self.prometheus_operator else []
-        api.serve("/apis/monitoring.coreos.com/v1", {"resources": [{"name": each} for each in operators]})
+        api.serve("/apis/monitoring.coreos.com/v1", {"resources": [{"name": operator} for operator in operators]})
         for path, text in self.texts.items():
             api.answers[path] = Answer(200, text.encode())
         for path, status in self.refused.items():
@@ -384,7 +384,7 @@ def well(settings: Json | None = None) -> World:
             named(RESERVATION, labels={"pod-security.kubernetes.io/enforce": "privileged"})
             | {"status": {"phase": "Active"}},
         ],
-        "queues": [copy.deepcopy(each) for each in queues(parsed).values()],
+        "queues": [copy.deepcopy(queue) for queue in queues(parsed).values()],
         "podgroups": [pod_group("pg-arm")],
         "bindrequests": [],
         "deployments": [*kai, deployment("gpu-operator", "gpu-operator"), deployment(nfd, "gpu-operator")],

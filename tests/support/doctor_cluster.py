@@ -188,7 +188,7 @@ class DoctorCluster:
             # Admission may see the namespace of before for a moment, where one of the same name was deleted just now.
             return '"reason":"NamespaceTerminating"' not in answers[-1].text
 
-        eventually(is_answered, within_s=30)
+        eventually(is_answered, within_seconds=30)
         assert answers[-1].is_success, f"{method} {path}: {answers[-1].text}"
         answer: Json = answers[-1].json()
         return answer

@@ -81,21 +81,21 @@ class _Handler(Handler):
         if not comments and parts.path != f"/repos/{REPOSITORY}/issues":
             self._answer(404, {"message": "Not Found"})
             return
-        found = [
+        pages = [
             post
             for post in self.server_state.posts
             if post["pull_request_number"] == pull_request
             and asked.get("state", post["state"]) == post["state"]
             and asked.get("creator", post["user"]["login"]) == post["user"]["login"]
         ]
-        self._page(found, parts.path, asked)
+        self._page(pages, parts.path, asked)
 
-    def _page(self, found: Sequence[object], path: str, asked: dict[str, str]) -> None:
+    def _page(self, items: Sequence[object], path: str, asked: dict[str, str]) -> None:
         page, size = int(asked.get("page", "1")), self.server_state.page
         headers = {}
-        if page * size < len(found):
+        if page * size < len(items):
             headers["Link"] = f'<{self.server_state.url}{path}?page={page + 1}>; rel="next"'
-        self._answer(200, found[(page - 1) * size : page * size], headers)
+        self._answer(200, items[(page - 1) * size : page * size], headers)
 
     def do_POST(self) -> None:
         """A new comment or issue."""
@@ -125,9 +125,9 @@ class _Handler(Handler):
         else:
             return False
         self.body()
-        told = self.server_state.retry_after
+        seconds = self.server_state.retry_after
         headers = {"X-RateLimit-Remaining": "0" if self.server_state.used_up else "17"}
-        self._answer(status, {"message": "no"}, headers if told is None else headers | {"Retry-After": told})
+        self._answer(status, {"message": "no"}, headers if seconds is None else headers | {"Retry-After": seconds})
         return True
 
     def _content(self) -> dict[str, Any]:

@@ -47,7 +47,9 @@ class Registry:
 
     def index(self, repository: str, tag: str, *architectures: str) -> str:
         """Add an image for several processors, without anything in it; gives its digest."""
-        platforms = [{"platform": {"architecture": each, "os": "linux"}} for each in (*architectures, "unknown")]
+        platforms = [
+            {"platform": {"architecture": architecture, "os": "linux"}} for architecture in (*architectures, "unknown")
+        ]
         return self._named(repository, tag, _INDEX, {"schemaVersion": 2, "manifests": platforms})
 
     def image(
@@ -83,11 +85,11 @@ class Registry:
         entries = [
             {
                 "mediaType": _MANIFEST,
-                "digest": each,
-                "size": len(self.content[f"/v2/{repository}/manifests/{each}"][1]),
+                "digest": manifest,
+                "size": len(self.content[f"/v2/{repository}/manifests/{manifest}"][1]),
                 "platform": {"os": "linux", "architecture": architecture},
             }
-            for architecture, each in by_architecture.items()
+            for architecture, manifest in by_architecture.items()
         ]
         return self._named(repository, tag, _INDEX, {"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries})
 

@@ -130,7 +130,7 @@ def running(folder: Path) -> Iterator[Aws]:
     aws = Aws("", f"http://127.0.0.1:{port}")
     handler = type("Proxy", (_Proxy,), {"aws": aws})
     try:
-        eventually(lambda: _answers(port), within_s=180)
+        eventually(lambda: _answers(port), within_seconds=180)
         s3, kms = aws.client("s3"), aws.client("kms")
         s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         kms.create_alias(AliasName=KEY, TargetKeyId=kms.create_key()["KeyMetadata"]["KeyId"])

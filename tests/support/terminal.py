@@ -83,12 +83,12 @@ class Terminal:
         return there
 
     def _processes(self) -> list[str]:
-        found = []
+        lines = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):
                 if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(" ".join(process.cmdline()))
-        return found
+                    lines.append(" ".join(process.cmdline()))
+        return lines
 
     def _read(self, deadline: float) -> bool:
         """Take what comes next; false where nothing can come any more."""

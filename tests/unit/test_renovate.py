@@ -18,16 +18,16 @@ SETTINGS = json.loads((ROOT / "renovate.json").read_text(encoding="utf-8"))
 _OF_TESTS = "tests/support/programs/__init__.py"
 
 
-def _found(file: str) -> dict[str, str]:
+def _versions_in(file: str) -> dict[str, str]:
     text = (ROOT / file).read_text(encoding="utf-8")
     matches = re.finditer(EXPRESSION, text)
-    found = {match["depName"]: match["currentValue"] for match in matches}
-    assert len(found) == text.count("# renovate:"), "a marker without a version below it"
-    return found
+    versions = {match["depName"]: match["currentValue"] for match in matches}
+    assert len(versions) == text.count("# renovate:"), "a marker without a version below it"
+    return versions
 
 
 def test_the_charts_and_images_are_found() -> None:
-    assert _found("manifests/versions.py") == {
+    assert _versions_in("manifests/versions.py") == {
         "kai-scheduler/KAI-Scheduler": KAI_SCHEDULER.version,
         "NVIDIA/gpu-operator": GPU_OPERATOR.version,
         "ghcr.io/squat/generic-device-plugin": DEVICE_PLUGIN_IMAGE.partition("@")[0].rpartition(":")[2],
@@ -35,10 +35,10 @@ def test_the_charts_and_images_are_found() -> None:
 
 
 def test_the_programs_are_found() -> None:
-    found = _found("toolchain/programs.py")
-    assert found["k8s.io/kubernetes"] == programs.KUBERNETES_VERSION
-    assert found["github.com/pulumi/pulumi/pkg/v3"] == programs.PULUMI_VERSION
-    assert _found(_OF_TESTS)["github.com/containerd/containerd/v2"] == CONTAINERD_VERSION
+    versions = _versions_in("toolchain/programs.py")
+    assert versions["k8s.io/kubernetes"] == programs.KUBERNETES_VERSION
+    assert versions["github.com/pulumi/pulumi/pkg/v3"] == programs.PULUMI_VERSION
+    assert _versions_in(_OF_TESTS)["github.com/containerd/containerd/v2"] == CONTAINERD_VERSION
 
 
 @pytest.mark.parametrize("file", ["manifests/versions.py", "toolchain/programs.py", _OF_TESTS])

@@ -28,12 +28,12 @@ def test_the_python_of_stacks_answers_as_the_one_of_the_environment(tmp_path: Pa
     write_python(tmp_path / "an environment")
     pythons = [Path(sys.prefix), tmp_path / "an environment"]
     answers = [
-        subprocess.run([each / "bin" / "python", *arguments], check=False, capture_output=True, text=True)
-        for each in pythons
+        subprocess.run([python / "bin" / "python", *arguments], check=False, capture_output=True, text=True)
+        for python in pythons
     ]
-    told = [(answer.returncode, answer.stdout, answer.stderr) for answer in answers]
-    assert told[0] == told[1]
-    assert told[0][1]
+    results = [(answer.returncode, answer.stdout, answer.stderr) for answer in answers]
+    assert results[0] == results[1]
+    assert results[0][1]
 
 
 @pytest.mark.parametrize(

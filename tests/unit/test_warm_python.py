@@ -76,18 +76,18 @@ def client(tmp_path: Path, address: str) -> Client:
     return Client(tmp_path, address)
 
 
-def _told(client: Client) -> dict[str, object]:
+def _answer_of(client: Client) -> dict[str, object]:
     with client.starts(_TELLS, "one", "two words") as process:
         out, err = process.communicate("given")
     assert process.returncode == 3
     assert err == "to stderr\n"
-    told: dict[str, object] = json.loads(out)
-    return told
+    answer: dict[str, object] = json.loads(out)
+    return answer
 
 
 def test_a_program_has_the_words_the_folder_the_variables_and_the_streams_of_its_client(client: Client) -> None:
     own = client.folder / "program"
-    assert _told(client) == {
+    assert _answer_of(client) == {
         "words": [str(own / "main.py"), "one", "two words"],
         "path": str(own),
         "folder": str(client.folder),
@@ -100,10 +100,10 @@ def test_a_program_has_the_words_the_folder_the_variables_and_the_streams_of_its
 
 
 def test_where_nobody_serves_python_itself_runs_it(tmp_path: Path) -> None:
-    told = _told(Client(tmp_path, str(tmp_path / "nobody")))
-    assert told["imported"] is False
-    assert told["words"] == [str(tmp_path / "program" / "main.py"), "one", "two words"]
-    assert told["variable"] == "ü"
+    answer = _answer_of(Client(tmp_path, str(tmp_path / "nobody")))
+    assert answer["imported"] is False
+    assert answer["words"] == [str(tmp_path / "program" / "main.py"), "one", "two words"]
+    assert answer["variable"] == "ü"
 
 
 def test_a_signal_to_the_client_reaches_the_program_and_its_status_the_client(client: Client) -> None:

@@ -15,8 +15,8 @@ from testbed.reused import ReusedSimulators
 from testbed.stacks import Json, jetson, parse, webhook
 from testbed.waiting import eventually
 from tests.support.admission.pods import (
-    LIFETIME_S,
-    PROPAGATION_S,
+    LIFETIME_SECONDS,
+    PROPAGATION_SECONDS,
     is_mutated,
     is_mutated_now,
     outcome,
@@ -67,7 +67,7 @@ def server(
     assert by_policy
     folder = tmp_path_factory.mktemp("admission") / "server"
     with deployment(folder, cluster, api, parse(stack())) as made:
-        made.install({"lifetime_seconds": LIFETIME_S, "propagation_seconds": PROPAGATION_S})
+        made.install({"lifetime_seconds": LIFETIME_SECONDS, "propagation_seconds": PROPAGATION_SECONDS})
         made.write_backends(ENDPOINTS)
         made.start()
         made.start()
@@ -78,7 +78,7 @@ def server(
 @pytest.fixture
 def two_replicas(server: Deployment) -> Deployment:
     """The server with both replicas up, whatever a test before did to them."""
-    server.service.delay_s = 0
+    server.service.delay_seconds = 0
     server.replicas = [replica for replica in server.replicas if replica.process.poll() is None]
     while len(server.replicas) < 2:
         server.start()

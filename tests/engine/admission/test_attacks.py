@@ -27,7 +27,7 @@ _PODS = 30
 """Pods that others create while an attack runs: some seconds of it."""
 _FEW_PODS = 10
 """The same beside a tenant whose pods take the API server itself long."""
-_PAUSE_S = 0.05
+_PAUSE_SECONDS = 0.05
 """Between them: without one, these pods and not the attack would have the processor."""
 _TENANT = "default"
 
@@ -55,7 +55,7 @@ def test_an_attack_on_the_port_neither_ends_the_server_nor_keeps_others_from_the
     attacked = server.replicas[0]
     server.service.backends = [attacked.port]
     try:
-        with attack(kind, attacked.port, seconds=_SECONDS) as over, Load(api, pause_s=_PAUSE_S) as load:
+        with attack(kind, attacked.port, seconds=_SECONDS) as over, Load(api, pause_seconds=_PAUSE_SECONDS) as load:
             eventually(lambda: load.answered >= _PODS)
             begin = time.monotonic()
             assert attacked.ask("/healthz") == (httpx2.codes.OK, "ok\n")

@@ -23,11 +23,11 @@ def test_both_carriers_make_the_same_pod(
 ) -> None:
     assert two_replicas.replicas
     expected = by_policy[case.__name__]
-    found = outcome(post(api, case_pod(case)))
-    assert found == expected
-    assert (found is None) == (case.__name__ in REFUSED)
-    if found is not None:
-        assert is_mutated({"spec": found}) == (case.__name__ in CHANGED)
+    result = outcome(post(api, case_pod(case)))
+    assert result == expected
+    assert (result is None) == (case.__name__ in REFUSED)
+    if result is not None:
+        assert is_mutated({"spec": result}) == (case.__name__ in CHANGED)
 
 
 def test_a_second_pass_changes_nothing(api: httpx2.Client, two_replicas: Deployment) -> None:

@@ -23,7 +23,7 @@ from tests.support.admission.pods import NAMESPACE, is_mutated, is_mutated_now, 
 from tests.support.pods.reservation_cases import as_binder_creates
 
 _NAME = "broken.test.io"
-_TIMEOUT_S = 2
+_TIMEOUT_SECONDS = 2
 _JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
@@ -45,7 +45,7 @@ def _patch_of_nowhere(uid: str) -> tuple[int, bytes]:
 
 
 def _silence(_: str) -> tuple[int, bytes]:
-    time.sleep(_TIMEOUT_S * 2)
+    time.sleep(_TIMEOUT_SECONDS * 2)
     return 200, b"{}"
 
 
@@ -82,7 +82,7 @@ def _in_our_place(server: Deployment, port: int, authority: str) -> Manifest:
     """The webhook of reservation pods as the stack makes it, with somebody else behind it."""
     made = server.reachable(admission.reservation_webhook(server.settings))
     made["metadata"] = {"name": "aaa-broken"}
-    made["webhooks"][0] |= {"name": _NAME, "timeoutSeconds": _TIMEOUT_S, "matchConditions": []}
+    made["webhooks"][0] |= {"name": _NAME, "timeoutSeconds": _TIMEOUT_SECONDS, "matchConditions": []}
     trusted = base64.b64encode(authority.encode()).decode()
     made["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:{port}/", "caBundle": trusted}
     return made
@@ -109,7 +109,7 @@ def test_a_wrong_answer_refuses_the_pod_in_bounded_time_and_others_go_on(
             refusal = post(api, as_binder_creates(), dry_run=False)
             assert refusal.status_code in {httpx2.codes.INTERNAL_SERVER_ERROR, httpx2.codes.UNPROCESSABLE_CONTENT}
             assert says in refusal.json()["message"], refusal.text
-            assert time.monotonic() - begin < _TIMEOUT_S + 5
+            assert time.monotonic() - begin < _TIMEOUT_SECONDS + 5
             assert _failures_counted(api) > before
             for pod in (plain_pod(NAMESPACE, {}), plain_pod("default", {"app": "kai-resource-reservation"})):
                 assert post(api, pod).status_code == httpx2.codes.CREATED

@@ -14,7 +14,7 @@ from tests.support.pods.reservation_cases import as_binder_creates
 
 _PODS = 1000
 _CREATORS = 8
-_PATIENCE_S = 300.0
+_PATIENCE_SECONDS = 300.0
 """For a request that concerns all of them."""
 
 
@@ -66,12 +66,12 @@ def test_both_killed_in_a_burst_of_1000_pods_lose_none_and_let_none_through_unmu
             eventually(lambda: refusals)
             two_replicas.start()
             two_replicas.start()
-            for each in burst:
-                each.result()
-        listed = {pod["metadata"]["name"]: pod for pod in api.get(pods(), timeout=_PATIENCE_S).json()["items"]}
+            for creation in burst:
+                creation.result()
+        listed = {pod["metadata"]["name"]: pod for pod in api.get(pods(), timeout=_PATIENCE_SECONDS).json()["items"]}
         assert set(names) <= listed.keys(), "a pod was lost"
         assert all(is_mutated(listed[name]) for name in names), "a pod came through unmutated"
         assert all("failed calling webhook" in refusal for refusal in refusals), "refused by the server itself"
     finally:
-        api.delete(pods(), params={"gracePeriodSeconds": "0"}, timeout=_PATIENCE_S)
-        eventually(lambda: not api.get(pods(), params={"limit": "1"}).json()["items"], within_s=_PATIENCE_S)
+        api.delete(pods(), params={"gracePeriodSeconds": "0"}, timeout=_PATIENCE_SECONDS)
+        eventually(lambda: not api.get(pods(), params={"limit": "1"}).json()["items"], within_seconds=_PATIENCE_SECONDS)

@@ -16,11 +16,11 @@ from agents.admission.certificates.custody import Custody
 from manifests import admission
 from testbed.admission.deployment import CONFIGURATIONS, Deployment
 from testbed.waiting import eventually
-from tests.support.admission.pods import LIFETIME_S, Load, all_of, is_mutated_now, post, served
+from tests.support.admission.pods import LIFETIME_SECONDS, Load, all_of, is_mutated_now, post, served
 from tests.support.pods.reservation_cases import as_binder_creates
 
 _REQUESTS = 300
-_PAUSE_S = 0.25
+_PAUSE_SECONDS = 0.25
 """Two minutes without a pause would only take the processor from the tests beside it."""
 _PATH = f"{CONFIGURATIONS}/{admission.RESERVATION_WEBHOOK}"
 _SECRET = f"/api/v1/namespaces/kai-anywhere/secrets/{admission.NAME}"
@@ -33,19 +33,19 @@ def test_certificates_of_two_minutes_rotate_and_expire_under_load_without_a_fail
     server = two_replicas
     first = {served(replica.port, server.bundle(), server) for replica in server.replicas}
     end = max(certificate.not_valid_after_utc for certificate in first)
-    assert end < dt.datetime.now(dt.UTC) + dt.timedelta(seconds=LIFETIME_S)
+    assert end < dt.datetime.now(dt.UTC) + dt.timedelta(seconds=LIFETIME_SECONDS)
     presented = set(first)
     bundles = {server.bundle()}
-    with Load(api, pause_s=_PAUSE_S) as load:
+    with Load(api, pause_seconds=_PAUSE_SECONDS) as load:
 
         def over() -> bool:
-            time.sleep(_PAUSE_S)
+            time.sleep(_PAUSE_SECONDS)
             bundle = server.bundle()
             bundles.add(bundle)
             presented.update(served(replica.port, bundle, server) for replica in server.replicas)
             return load.answered >= _REQUESTS and dt.datetime.now(dt.UTC) > end
 
-        eventually(over, within_s=5 * LIFETIME_S)
+        eventually(over, within_seconds=5 * LIFETIME_SECONDS)
         old = {certificate.issuer for certificate in first}
         eventually(lambda: not old & _authorities(server.bundle()))
         answered = load.answered

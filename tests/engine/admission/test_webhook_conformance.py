@@ -57,8 +57,8 @@ class TestWhileNoReplicaAnswers:
             for manifest in deployments:
                 namespace, name = (manifest["metadata"][key] for key in ("namespace", "name"))
                 path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
-                wanted = manifest["spec"].get("replicas", 1)
-                eventually(lambda: api.get(path).json()["status"].get("availableReplicas") == wanted)  # noqa: B023
+                replicas = manifest["spec"].get("replicas", 1)
+                eventually(lambda: api.get(path).json()["status"].get("availableReplicas") == replicas)  # noqa: B023
             assert post(api, as_binder_creates()).status_code == httpx2.codes.INTERNAL_SERVER_ERROR
         finally:
             for manifest in deployments:
@@ -148,14 +148,14 @@ def test_a_server_that_can_not_be_trusted_is_one_that_does_not_answer(
 
 
 @pytest.mark.parametrize(
-    ("timeout_s", "failure_policy", "allowed", "mutated"),
+    ("timeout_seconds", "failure_policy", "allowed", "mutated"),
     [(1, "Fail", False, False), (1, "Ignore", True, False), (10, "Fail", True, True), (10, "Ignore", True, True)],
 )
 def test_a_slow_answer_counts_within_the_timeout_alone(  # noqa: PLR0913 - a table
     api: httpx2.Client,
     two_replicas: Deployment,
     *,
-    timeout_s: int,
+    timeout_seconds: int,
     failure_policy: str,
     allowed: bool,
     mutated: bool,
@@ -170,10 +170,10 @@ def test_a_slow_answer_counts_within_the_timeout_alone(  # noqa: PLR0913 - a tab
         headers = {"Content-Type": "application/json-patch+json"}
         assert api.patch(path, json=operations, headers=headers).status_code == httpx2.codes.OK
 
-    configure(timeout_s, failure_policy)
+    configure(timeout_seconds, failure_policy)
     try:
         # Each piece that the API server sends is held back: longer than one second, shorter than ten.
-        two_replicas.service.delay_s = 1.5
+        two_replicas.service.delay_seconds = 1.5
         response = httpx2.Response(500)
 
         def as_configured() -> bool:
@@ -187,7 +187,7 @@ def test_a_slow_answer_counts_within_the_timeout_alone(  # noqa: PLR0913 - a tab
         if not allowed:
             assert "context deadline exceeded" in response.text
     finally:
-        two_replicas.service.delay_s = 0
+        two_replicas.service.delay_seconds = 0
         configure(5, "Fail")
         eventually(lambda: is_mutated_now(api))
 

@@ -59,8 +59,8 @@ def _rename(folder: Path, path: ValuePath, number: int) -> None:
     file = folder / "values.yaml"
     values = yaml.safe_load(file.read_text(encoding="utf-8"))
     place: Json = values
-    for each in above:
-        place = place.get(each, {})
+    for part in above:
+        place = place.get(part, {})
     if key in place:
         place[f"{key}Renamed"] = place.pop(key)
     file.write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -68,7 +68,7 @@ def _rename(folder: Path, path: ValuePath, number: int) -> None:
     # these change is seen by all others.
     first = folder.joinpath("templates", *"abcdef", f"rename-{number}.yaml")
     first.parent.mkdir(parents=True, exist_ok=True)
-    names = " ".join(json.dumps(each) for each in above)
+    names = " ".join(json.dumps(key) for key in above)
     first.write_text(
         f"""{{{{- $place := .Values }}}}
 {{{{- range (list {names}) }}}}
@@ -104,12 +104,12 @@ def test_every_value_that_is_renamed_is_found(helm: Helm, tmp_path: Path, name: 
         _rename(folder, path, number)
     chart = read_chart(folder)
     readings: dict[int, Reading] = {}
-    found: dict[str, str | None] = {}
+    problems: dict[str, str | None] = {}
     for path in renamed:
         release = passed[path]
         reading = readings.setdefault(id(release), Reading(helm, chart, release, KUBERNETES_VERSION))
-        found[".".join(path)] = reading.problem(path)
-    assert found == {".".join(path): "nothing that the chart renders depends on it" for path in renamed}
+        problems[".".join(path)] = reading.problem(path)
+    assert problems == {".".join(path): "nothing that the chart renders depends on it" for path in renamed}
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -139,7 +139,7 @@ def test_what_is_renamed_in_a_template_is_reported_with_its_stack(helm: Helm, fo
 def test_a_field_that_the_definition_drops_is_no_effect(helm: Helm, folder: Path) -> None:
     definitions = folder / "crds" / "kai.scheduler.yaml"
     documents = list(yaml.safe_load_all(definitions.read_text(encoding="utf-8")))
-    shard = next(each for each in documents if each["spec"]["names"]["kind"] == "SchedulingShard")
+    shard = next(document for document in documents if document["spec"]["names"]["kind"] == "SchedulingShard")
     schema = shard["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     schema.pop("x-kubernetes-preserve-unknown-fields", None)
     schema.setdefault("properties", {}).pop("placementStrategy", None)

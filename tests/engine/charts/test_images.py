@@ -44,39 +44,39 @@ def _names(values: object) -> Iterator[str]:
 
 
 def test_every_image_of_the_charts_values_is_in_the_list(helm: Helm) -> None:
-    found = images(parse(jetson()), CHARTS, ROOT, helm)
+    listed = images(parse(jetson()), CHARTS, ROOT, helm)
     values: list[Any] = [yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8")) for chart in CHARTS]
-    wanted = {name for each in values for name in _names(each)}
-    assert len(wanted) > 15, "the values name images"
-    assert {each.name.partition(":")[0] for each in found} == wanted - OFF
-    assert {by for each in found for by in each.used_by} == {"gpu-operator", "kai-scheduler"}
-    assert all(each.name.partition(":")[2] for each in found), "each has a tag"
+    expected = {name for value in values for name in _names(value)}
+    assert len(expected) > 15, "the values name images"
+    assert {image.name.partition(":")[0] for image in listed} == expected - OFF
+    assert {by for image in listed for by in image.used_by} == {"gpu-operator", "kai-scheduler"}
+    assert all(image.name.partition(":")[2] for image in listed), "each has a tag"
 
 
 def test_the_settings_of_a_mirror_reach_every_image(helm: Helm) -> None:
     stack = jetson()
     for section in ("gpu_operator", "kai"):
         stack = changed(stack, f"{section}.images.registry", f"registry.example.com:5000/{section}")
-    found = images(parse(stack), CHARTS, ROOT, helm)
-    assert found
-    assert [each.image for each in found if not each.image.startswith("registry.example.com:5000/")] == []
+    listed = images(parse(stack), CHARTS, ROOT, helm)
+    assert listed
+    assert [image.image for image in listed if not image.image.startswith("registry.example.com:5000/")] == []
 
 
 @pytest.mark.parametrize("name", sorted(STACKS))
 def test_a_stacks_own_images_are_in_the_list(helm: Helm, name: str) -> None:
     settings = parse(STACKS[name]())
     charts = CHARTS if settings.gpu_operator.install else CHARTS[1:]
-    found = {each.image for each in images(settings, charts, ROOT, helm) if "kai-anywhere" in each.used_by}
-    wanted: set[str] = set()
+    names = {image.image for image in images(settings, charts, ROOT, helm) if "kai-anywhere" in image.used_by}
+    expected: set[str] = set()
     if settings.gvirtus is not None:
-        wanted |= {backend.image for backend in settings.gvirtus.backends.values()}
+        expected |= {backend.image for backend in settings.gvirtus.backends.values()}
         if settings.gvirtus.frontends is not None:
-            wanted.add(settings.gvirtus.frontends.device_plugin_image or DEVICE_PLUGIN_IMAGE)
+            expected.add(settings.gvirtus.frontends.device_plugin_image or DEVICE_PLUGIN_IMAGE)
     if name == "webhook":
-        wanted.add(webhook()["admission"]["image"])
+        expected.add(webhook()["admission"]["image"])
     if name in {"jetson", "x86"}:
-        assert found == set()
-    assert wanted <= found
+        assert names == set()
+    assert expected <= names
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="the guide's command needs jq")
@@ -104,14 +104,16 @@ def test_the_guide_copies_every_image(helm: Helm, tmp_path: Path) -> None:
         locked.write_text(json.dumps({"images": [*content["images"], shared]}), encoding="utf-8")
         shell(copying, checkout, environment)
         copied = [line.split() for line in (checkout / "copied").read_text(encoding="utf-8").splitlines()]
-    wanted = {each.image: f"{each.used_by[0]}/{each.name}" for each in images(parse(jetson()), CHARTS, ROOT, helm)}
-    places = [*wanted.items(), *((both, f"{chart.name}/busybox:1.37") for chart in CHARTS)]
+    expected = {
+        image.image: f"{image.used_by[0]}/{image.name}" for image in images(parse(jetson()), CHARTS, ROOT, helm)
+    }
+    places = [*expected.items(), *((both, f"{chart.name}/busybox:1.37") for chart in CHARTS)]
     assert sorted((line[-2].removeprefix("docker://"), line[-1]) for line in copied) == sorted(
         (image, f"docker://registry.example.com:5000/{name}") for image, name in places
     )
-    assert {each["image"] for each in content["images"]} == wanted.keys()
-    assert all(each["digest"] is None and "can't be asked" in each["problem"] for each in content["images"])
-    assert said.count("without digest: ") == len(wanted)
+    assert {image["image"] for image in content["images"]} == expected.keys()
+    assert all(image["digest"] is None and "can't be asked" in image["problem"] for image in content["images"])
+    assert said.count("without digest: ") == len(expected)
 
 
 def test_a_chart_that_the_stack_does_not_have_is_refused(helm: Helm, tmp_path: Path) -> None:
@@ -129,5 +131,5 @@ def test_a_chart_that_can_not_be_fetched_says_what_to_do(helm: Helm) -> None:
 
 def test_a_chart_on_this_machine_needs_no_network(helm: Helm) -> None:
     stack = changed(jetson(), "kai.chart", {"source": "./simulator/charts/kai-scheduler"})
-    found = images(parse(stack), CHARTS[:1], ROOT, helm)
-    assert any(each.image.startswith(f"{kai.REGISTRY}/binder:") for each in found)
+    listed = images(parse(stack), CHARTS[:1], ROOT, helm)
+    assert any(image.image.startswith(f"{kai.REGISTRY}/binder:") for image in listed)

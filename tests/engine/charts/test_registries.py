@@ -51,24 +51,24 @@ def test_what_is_not_there_and_what_is_private_is_told(registry: Registry, asked
 
 def test_a_server_in_trouble_is_told_with_its_status(registry: Registry, asked: Registries) -> None:
     registry.status = 418
-    told = asked.content(f"{registry.host}/any:v1")
-    assert told.digest is None
-    assert (told.problem or "").startswith(f"{registry.host} answers: unexpected status code 418")
+    content = asked.content(f"{registry.host}/any:v1")
+    assert content.digest is None
+    assert (content.problem or "").startswith(f"{registry.host} answers: unexpected status code 418")
 
 
 def test_another_content_than_the_digest_says_is_refused(registry: Registry, asked: Registries) -> None:
     registry.index("kai/binder", "v1", "amd64")
-    wanted = "sha256:" + "0" * 64
-    registry.content[f"/v2/kai/binder/manifests/{wanted}"] = registry.content["/v2/kai/binder/manifests/v1"]
-    told = asked.content(f"{registry.host}/kai/binder:v1@{wanted}")
-    assert told.digest == wanted, "what the stack says stands"
-    assert "does not match" in (told.problem or "")
+    digest = "sha256:" + "0" * 64
+    registry.content[f"/v2/kai/binder/manifests/{digest}"] = registry.content["/v2/kai/binder/manifests/v1"]
+    content = asked.content(f"{registry.host}/kai/binder:v1@{digest}")
+    assert content.digest == digest, "what the stack says stands"
+    assert "does not match" in (content.problem or "")
 
 
 def test_what_is_no_manifest_is_told_and_has_no_digest_to_copy_by(registry: Registry, asked: Registries) -> None:
     registry.content["/v2/kai/binder/manifests/v1"] = ("application/vnd.oci.image.index.v1+json", b"<html>")
-    told = asked.content(f"{registry.host}/kai/binder:v1")
-    assert told == Content(problem=f"{registry.host} answers with something that is no manifest")
+    content = asked.content(f"{registry.host}/kai/binder:v1")
+    assert content == Content(problem=f"{registry.host} answers with something that is no manifest")
 
 
 def test_a_registry_that_can_not_be_reached_is_asked_once(asked: Registries) -> None:

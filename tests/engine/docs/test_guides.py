@@ -114,9 +114,9 @@ def api(reader: Reader) -> Iterator[httpx2.Client]:
 
 def _settings(page: str, *sections: str) -> Json:
     """The yaml block of a page that says exactly these sections."""
-    found = [yaml.safe_load(block.text) for block in blocks(ROOT / "docs" / page, "yaml")]
-    [wanted] = [each for each in found if each.keys() == set(sections)]
-    return dict(wanted)
+    documents = [yaml.safe_load(block.text) for block in blocks(ROOT / "docs" / page, "yaml")]
+    [document] = [document for document in documents if document.keys() == set(sections)]
+    return dict(document)
 
 
 class TestOneStack:
@@ -203,7 +203,7 @@ class TestOneStack:
         assert rows["gpu-7"] == ["46068", "2", "sliced"]
         assert rows["gpu-9"] == ["46068", "2", "fractions"]
         policy = api.get("/apis/nvidia.com/v1/clusterpolicies/cluster-policy").json()
-        environment = {each["name"]: each["value"] for each in policy["spec"]["toolkit"]["env"]}
+        environment = {variable["name"]: variable["value"] for variable in policy["spec"]["toolkit"]["env"]}
         assert environment["NVIDIA_CONTAINER_RUNTIME_MODE"] == "auto"
 
     def test_the_policy_takes_over_from_the_webhook(self, reader: Reader, api: httpx2.Client) -> None:
@@ -213,7 +213,7 @@ class TestOneStack:
         reader.edits(_settings("upgrade.md", "cluster", "reservation"))
         reader.types(command("upgrade.md", "make preflight KUBECONFIG=~/.kube/config"))
         assert not mutating_webhooks(api)
-        assert [each["metadata"]["name"] for each in api.get(f"{kinds}admissionpolicies").json()["items"]] == [
+        assert [item["metadata"]["name"] for item in api.get(f"{kinds}admissionpolicies").json()["items"]] == [
             "kai-anywhere-reservation-index",
             "kai-anywhere-reservation-overrides",
         ]
@@ -256,10 +256,10 @@ def test_a_board_tells_what_it_is(tmp_path: Path, board: Board) -> None:
     output = shell(script, tmp_path)
     page = (ROOT / "docs/jetson.md").read_text(encoding="utf-8")
     rows = {row[0]: row[1] for row in re.findall(r"(?m)^\| (`# R.*?) \| (JetPack \d) \|", page)}
-    [found] = [
+    [document] = [
         pack for starts, pack in rows.items() if any(output.startswith(s) for s in re.findall("`(.+?)`", starts))
     ]
-    assert found.lower().replace(" ", "-") == board
+    assert document.lower().replace(" ", "-") == board
     assert re.search(r"(?m)^Mem: +\d+", output), "memory in MiB"
 
 

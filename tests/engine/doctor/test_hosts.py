@@ -45,7 +45,7 @@ def test_hosts_are_asked_as_pulumi_up_reaches_them_and_nothing_stays(server: Ssh
     }
     hosts["other-key"]["ssh"]["host_key"] = another_key(server)
     hosts["shut"]["ssh"]["port"] = 1
-    before = {each.address: content(each.root) for each in (machine, plain)}
+    before = {host.address: content(host.root) for host in (machine, plain)}
 
     secrets = {LOGIN_KEY: server.private_key, _SUDO: _PASSWORD}
     with sampled_command_lines() as command_lines:
@@ -64,7 +64,7 @@ def test_hosts_are_asked_as_pulumi_up_reaches_them_and_nothing_stays(server: Ssh
     assert 0 <= heard_at - plain_answer.clock < 60, "its clock is this machine's"
     assert "Host key verification failed" in reports["other-key"].trouble
     assert "Connection refused" in reports["shut"].trouble
-    assert {each.address: content(each.root) for each in (machine, plain)} == before
+    assert {host.address: content(host.root) for host in (machine, plain)} == before
     assert [*machine.home.iterdir(), *plain.home.iterdir()] == [], "the agent must not stay"
     assert any("examine" in line for line in command_lines), "the sampling must see the agent"
     for secret in (_PASSWORD, server.private_key.splitlines()[2]):
@@ -120,8 +120,8 @@ def test_secrets_come_from_the_stack_and_what_is_missing_is_said(server: Sshd, t
     with pytest.raises(HostLookError, match=f"the secret '{_SUDO}', which host 'jetson-1' needs, is not set"):
         read_secrets(stack.name, hosts, stack.folder, stack.environment)
     stack.set_secret(_SUDO, _PASSWORD)
-    found = read_secrets(stack.name, hosts, stack.folder, stack.environment)
-    assert found == {LOGIN_KEY: server.private_key.rstrip(), _SUDO: _PASSWORD}
+    values = read_secrets(stack.name, hosts, stack.folder, stack.environment)
+    assert values == {LOGIN_KEY: server.private_key.rstrip(), _SUDO: _PASSWORD}
     file = stack.folder / f"Pulumi.{stack.name}.yaml"
     said = yaml.safe_load(file.read_text(encoding="utf-8"))
     said["config"][f"kai-anywhere:{_SUDO}"] = "shown"

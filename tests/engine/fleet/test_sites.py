@@ -67,7 +67,7 @@ def test_a_site_with_a_base_is_what_one_file_with_everything_would_be(site: Stac
     whole["kai"]["queues"]["robots"]["gpu"]["quota"] = 2
     _set(clusters, whole, base=None)
     assert set(site.up().changes) == {"same"}
-    [queue] = [each for each in site.resources() if each["urn"].endswith("::kai-scheduler-queue-robots")]
+    [queue] = [resource for resource in site.resources() if resource["urn"].endswith("::kai-scheduler-queue-robots")]
     assert queue["inputs"]["spec"]["resources"]["gpu"]["quota"] == 2
     _set(clusters, OWN, base=BASE)
     assert set(site.up().changes) == {"same"}
@@ -153,7 +153,9 @@ def test_all_sites_stand_in_one_table_by_their_states(
     assert (code, said) == (0, "")
     berlin, hamburg = json.loads(content)["sites"]
     assert (berlin["site"], berlin["platform"], berlin["unread"], berlin["pending"]) == ("berlin", "tegra", None, 0)
-    made = [each for each in well.resources() if each["custom"] and not each["type"].startswith("pulumi:")]
+    made = [
+        resource for resource in well.resources() if resource["custom"] and not resource["type"].startswith("pulumi:")
+    ]
     assert berlin["resources"] == len(made) > 15
     assert (berlin["last"]["kind"], berlin["last"]["result"]) == ("update", "succeeded")
     assert (hamburg["site"], hamburg["resources"], hamburg["last"]) == ("hamburg", 0, None)

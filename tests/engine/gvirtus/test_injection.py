@@ -53,7 +53,7 @@ SETTINGS = parse(stack_of(gvirtus_stack()))
 assert SETTINGS.gvirtus is not None
 REMOTE = SETTINGS.gvirtus
 SERVICES = f"/api/v1/namespaces/{REMOTE.namespace}/services"
-_REFRESH_S = 1.0
+_REFRESH_SECONDS = 1.0
 """How often the API server looks which policies there are (v1.36)."""
 
 
@@ -161,9 +161,9 @@ def test_the_operators_namespaces_are_left_alone(api: httpx2.Client, owner: str)
         [expression] = policy["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
         assert owner in expression["values"]
         return
-    wanted = pod(securityContext=LOCKED)
-    wanted["metadata"]["namespace"] = owner
-    assert "annotations" not in created(api, wanted)["metadata"]
+    new_pod = pod(securityContext=LOCKED)
+    new_pod["metadata"]["namespace"] = owner
+    assert "annotations" not in created(api, new_pod)["metadata"]
 
 
 def test_a_container_that_comes_in_later_gets_it_too(api: httpx2.Client) -> None:
@@ -185,33 +185,33 @@ def test_a_container_that_comes_in_later_gets_it_too(api: httpx2.Client) -> None
 
 def _many(field: str) -> Json:
     """A pod with more in one of its lists than any that is meant to run."""
-    wanted = pod()
-    [main] = wanted["spec"]["containers"]
+    new_pod = pod()
+    [main] = new_pod["spec"]["containers"]
     match field:
         case "volumes":
-            wanted["spec"]["volumes"] = [{"name": f"v{number}", "emptyDir": {}} for number in range(20_000)]
+            new_pod["spec"]["volumes"] = [{"name": f"v{number}", "emptyDir": {}} for number in range(20_000)]
         case "env":
             main["env"] = [{"name": f"E{number}", "value": "x"} for number in range(20_000)]
         case _:
-            wanted["spec"][field] = [main | {"name": f"c{number}"} for number in range(5_000)]
-            wanted["spec"].setdefault("containers", [main])
-    return wanted
+            new_pod["spec"][field] = [main | {"name": f"c{number}"} for number in range(5_000)]
+            new_pod["spec"].setdefault("containers", [main])
+    return new_pod
 
 
 @pytest.mark.parametrize("field", ["volumes", "env", "containers", "initContainers"])
 def test_a_pod_with_more_than_any_pod_has_is_refused_and_one_without_the_label_is_not(
     api: httpx2.Client, field: str
 ) -> None:
-    wanted = _many(field)
-    created(api, unlabelled(wanted))
-    assert TOO_LONG in refused(api, wanted)
+    new_pod = _many(field)
+    created(api, unlabelled(new_pod))
+    assert TOO_LONG in refused(api, new_pod)
 
 
 def test_a_pod_with_as_much_as_a_pod_may_have_is_served(api: httpx2.Client) -> None:
-    wanted = pod(env=[{"name": f"E{number}", "value": "x"} for number in range(MAX_ENTRIES)])
-    [main] = wanted["spec"]["containers"]
-    wanted["spec"]["containers"] += [{"name": f"c{n}", "image": main["image"]} for n in range(1, MAX_CONTAINERS)]
-    assert created(api, wanted)["spec"]["containers"][0]["env"][-1]["name"] == "GVIRTUS_CONFIG"
+    new_pod = pod(env=[{"name": f"E{number}", "value": "x"} for number in range(MAX_ENTRIES)])
+    [main] = new_pod["spec"]["containers"]
+    new_pod["spec"]["containers"] += [{"name": f"c{n}", "image": main["image"]} for n in range(1, MAX_CONTAINERS)]
+    assert created(api, new_pod)["spec"]["containers"][0]["env"][-1]["name"] == "GVIRTUS_CONFIG"
 
 
 class TestFrontends:
@@ -219,20 +219,20 @@ class TestFrontends:
 
     @pytest.mark.parametrize("request_", ["whole", "init", "fraction", "memory"])
     def test_a_pod_that_wants_a_real_gpu_is_sent_to_one(self, api: httpx2.Client, request_: str) -> None:
-        wanted = unlabelled(pod(resources=GPU) if request_ == "whole" else pod())
+        new_pod = unlabelled(pod(resources=GPU) if request_ == "whole" else pod())
         if request_ == "init":
-            wanted["spec"]["initContainers"] = [{"name": "first", "image": "b:1", "resources": GPU}]
+            new_pod["spec"]["initContainers"] = [{"name": "first", "image": "b:1", "resources": GPU}]
         if request_ == "fraction":
-            wanted["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+            new_pod["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
         if request_ == "memory":
-            wanted["metadata"]["annotations"] = {"gpu-memory": "2000"}
-        made = created(api, wanted)
+            new_pod["metadata"]["annotations"] = {"gpu-memory": "2000"}
+        made = created(api, new_pod)
         assert made["spec"]["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
-        assert place(wanted)["spec"]["nodeSelector"] == made["spec"]["nodeSelector"]
+        assert place(new_pod)["spec"]["nodeSelector"] == made["spec"]["nodeSelector"]
 
     def test_what_the_pod_says_of_nodes_stays(self, api: httpx2.Client) -> None:
-        wanted = unlabelled(remote_and_gpu())
-        assert created(api, wanted)["spec"]["nodeSelector"] == {"disk": "ssd", "nvidia.com/gpu.present": "true"}
+        new_pod = unlabelled(remote_and_gpu())
+        assert created(api, new_pod)["spec"]["nodeSelector"] == {"disk": "ssd", "nvidia.com/gpu.present": "true"}
 
     def test_a_pod_without_a_gpu_is_left_alone(self, api: httpx2.Client) -> None:
         assert "nodeSelector" not in created(api, unlabelled(pod()))["spec"]
@@ -258,19 +258,19 @@ class TestFrontends:
         assert "nodeSelector nvidia.com/gpu.present: 'true'" in message
 
     def test_an_ordinary_pod_bound_to_a_gpu_node_is_welcome(self, api: httpx2.Client) -> None:
-        wanted = unlabelled(pod(resources=GPU))
-        wanted["spec"]["nodeName"] = "x86-1"
-        assert "nodeSelector" not in created(api, wanted)["spec"]
+        new_pod = unlabelled(pod(resources=GPU))
+        new_pod["spec"]["nodeName"] = "x86-1"
+        assert "nodeSelector" not in created(api, new_pod)["spec"]
 
     def test_an_ordinary_pod_that_says_it_needs_no_gpu_node_is_refused(self, api: httpx2.Client) -> None:
-        wanted = unlabelled(pod(resources=GPU))
-        wanted["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "false"}
-        assert "stand for remote ones" in refused(api, wanted)
+        new_pod = unlabelled(pod(resources=GPU))
+        new_pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "false"}
+        assert "stand for remote ones" in refused(api, new_pod)
 
 
 @pytest.mark.usefixtures("api")
 def test_no_policy_has_type_errors(cluster: simulator.ControlPlane) -> None:
-    ours = {name: found for name, found in type_checks(cluster).items() if "gvirtus" in name}
+    ours = {name: warnings for name, warnings in type_checks(cluster).items() if "gvirtus" in name}
     assert ours == {gvirtus_policy.REQUESTS: {}, gvirtus_frontends.GUARD: {}}
 
 
@@ -292,7 +292,7 @@ def test_policies_that_were_away_learn_what_changed_meanwhile(api: httpx2.Client
     for kind in kinds:
         assert api.delete(f"{BINDINGS}/{gvirtus_policy.policy_name(kind)}").status_code == httpx2.codes.OK
     eventually(lambda: NOT_SERVED in create(api, pod()).text)
-    time.sleep(2 * _REFRESH_S)
+    time.sleep(2 * _REFRESH_SECONDS)
     replace_service(api, "gpu-a", "10.96.9.10")
     for kind in kinds:
         post(api, gvirtus_policy.injection_binding(SETTINGS, REMOTE, kind))

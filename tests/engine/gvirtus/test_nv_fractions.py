@@ -42,13 +42,13 @@ def api(cluster: simulator.ControlPlane) -> Iterator[httpx2.Client]:
 
 
 def asks(key: str) -> Json:
-    wanted = unlabelled(pod())
-    wanted["metadata"]["annotations"] = {key: "2Gi"}
-    return wanted
+    new_pod = unlabelled(pod())
+    new_pod["metadata"]["annotations"] = {key: "2Gi"}
+    return new_pod
 
 
-def on_the_frontend(wanted: Json) -> Json:
-    return changed(wanted, "spec.nodeName", "cpu-1")
+def on_the_frontend(new_pod: Json) -> Json:
+    return changed(new_pod, "spec.nodeName", "cpu-1")
 
 
 def selector(made: Json) -> Json | None:
@@ -58,9 +58,9 @@ def selector(made: Json) -> Json | None:
 
 @pytest.mark.parametrize("end", ["request", "limit"])
 def test_it_is_sent_to_a_real_gpu_and_refused_on_a_frontend(api: httpx2.Client, end: str) -> None:
-    wanted = asks(f"nvidia.com/container.main.gpu-memory.{end}")
-    assert selector(created(api, wanted)) == REAL_GPU
-    assert "the GPUs of these nodes stand for remote ones: cpu-1" in refused(api, on_the_frontend(wanted))
+    new_pod = asks(f"nvidia.com/container.main.gpu-memory.{end}")
+    assert selector(created(api, new_pod)) == REAL_GPU
+    assert "the GPUs of these nodes stand for remote ones: cpu-1" in refused(api, on_the_frontend(new_pod))
 
 
 @pytest.mark.parametrize("key", ["nvidia.com/container.main.gpu-memory", "example.com/main.gpu-memory.request"])

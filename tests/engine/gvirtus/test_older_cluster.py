@@ -54,8 +54,8 @@ TWICE = "a variable said twice"
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {TWICE}))
 def test_a_pod_becomes_what_the_server_says(api: httpx2.Client, name: str) -> None:
-    wanted = CASES[name]()
-    assert stable(created(api, wanted)) == stable(place(served(as_defaulted(api, wanted))))
+    new_pod = CASES[name]()
+    assert stable(created(api, new_pod)) == stable(place(served(as_defaulted(api, new_pod))))
 
 
 def test_a_variable_said_twice_is_refused_as_the_guide_says(api: httpx2.Client) -> None:
@@ -76,8 +76,8 @@ def test_a_pod_that_does_not_ask_is_left_alone(api: httpx2.Client) -> None:
 
 
 def test_an_unknown_backend_is_refused_with_the_names_that_there_are(api: httpx2.Client) -> None:
-    wanted = annotated(gvirtus_io__backend="nowhere")
-    assert refusal(wanted) in refused(api, wanted)
+    new_pod = annotated(gvirtus_io__backend="nowhere")
+    assert refusal(new_pod) in refused(api, new_pod)
 
 
 def test_a_frontends_gpu_is_for_remote_pods_alone(api: httpx2.Client) -> None:

@@ -17,7 +17,7 @@ BACKENDS = "/api/v1/namespaces/gvirtus-system"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-PATIENT_S = 240.0
+PATIENT_SECONDS = 240.0
 """Controllers, KWOK and emulated operators come one after the other."""
 
 
@@ -64,8 +64,8 @@ def gpus(api: httpx2.Client, node: str) -> int:
 
 
 def labels(api: httpx2.Client, node: str) -> dict[str, str]:
-    found: dict[str, str] = api.get(f"/api/v1/nodes/{node}").json()["metadata"]["labels"]
-    return found
+    labels: dict[str, str] = api.get(f"/api/v1/nodes/{node}").json()["metadata"]["labels"]
+    return labels
 
 
 def test_a_second_up_changes_nothing(stack: Stack) -> None:
@@ -91,12 +91,12 @@ def test_roles_are_what_was_detected(api: httpx2.Client) -> None:
     def roles() -> dict[str, dict[str, str]]:
         return {n: {k: v for k, v in labels(api, n).items() if k.startswith("gvirtus.io/")} for n in expected}
 
-    eventually(lambda: roles() == expected, within_s=PATIENT_S)
+    eventually(lambda: roles() == expected, within_seconds=PATIENT_SECONDS)
 
 
 @pytest.mark.usefixtures("stack")
 def test_the_frontend_advertises_devices_and_nodes_with_gpus_get_no_second_plugin(api: httpx2.Client) -> None:
-    eventually(lambda: gpus(api, "cpu-1") == 4, within_s=PATIENT_S)
+    eventually(lambda: gpus(api, "cpu-1") == 4, within_seconds=PATIENT_SECONDS)
     pods = api.get("/api/v1/namespaces/gvirtus-frontends/pods").json()["items"]
     assert [p["spec"]["nodeName"] for p in pods] == ["cpu-1"]
     assert (gpus(api, "x86-1"), gpus(api, "jetson-1")) == (2, 1)
@@ -104,14 +104,14 @@ def test_the_frontend_advertises_devices_and_nodes_with_gpus_get_no_second_plugi
 
 @pytest.mark.usefixtures("stack")
 def test_a_pod_gets_the_services_real_address_and_runs_on_the_frontend(api: httpx2.Client) -> None:
-    eventually(lambda: gpus(api, "cpu-1") == 4, within_s=PATIENT_S)
+    eventually(lambda: gpus(api, "cpu-1") == 4, within_seconds=PATIENT_SECONDS)
     pod = created(api, remote_pod())
     try:
         properties = pod["metadata"]["annotations"]["gvirtus.io/properties"]
         assert f'"server_address":"{address(api, "gpu-a")}"' in properties
         assert '"port":"9999"' in properties
         path = f"{PODS}/remote"
-        eventually(lambda: api.get(path).json()["spec"].get("nodeName") == "cpu-1", within_s=PATIENT_S)
+        eventually(lambda: api.get(path).json()["spec"].get("nodeName") == "cpu-1", within_seconds=PATIENT_SECONDS)
     finally:
         api.delete(f"{PODS}/remote", params={"gracePeriodSeconds": "0"})
         eventually(lambda: api.get(f"{PODS}/remote").status_code == httpx2.codes.NOT_FOUND)
@@ -119,27 +119,29 @@ def test_a_pod_gets_the_services_real_address_and_runs_on_the_frontend(api: http
 
 @pytest.mark.usefixtures("stack")
 def test_an_ordinary_pod_waits_for_a_real_gpu_while_the_frontend_has_free_devices(api: httpx2.Client) -> None:
-    eventually(lambda: gpus(api, "cpu-1") == 4, within_s=PATIENT_S)
+    eventually(lambda: gpus(api, "cpu-1") == 4, within_seconds=PATIENT_SECONDS)
     pod = remote_pod()
     del pod["metadata"]["labels"]
     names = [f"ordinary-{index}" for index in range(3)]
     for name in names:
-        each = copy.deepcopy(pod)
-        each["metadata"]["name"] = name
-        created(api, each)
+        copied = copy.deepcopy(pod)
+        copied["metadata"]["name"] = name
+        created(api, copied)
     try:
 
         def scheduled() -> set[str]:
-            found = api.get(PODS).json()["items"]
-            return {p["spec"]["nodeName"] for p in found if "nodeName" in p["spec"] and p["metadata"]["name"] in names}
+            items = api.get(PODS).json()["items"]
+            return {p["spec"]["nodeName"] for p in items if "nodeName" in p["spec"] and p["metadata"]["name"] in names}
 
         def decided() -> bool:
             """Every pod has a node, or the scheduler said that there is none."""
-            found = [p for p in api.get(PODS).json()["items"] if p["metadata"]["name"] in names]
-            told = [c for p in found for c in p.get("status", {}).get("conditions", []) if c["type"] == "PodScheduled"]
-            return len(told) == len(names)
+            items = [p for p in api.get(PODS).json()["items"] if p["metadata"]["name"] in names]
+            conditions = [
+                c for p in items for c in p.get("status", {}).get("conditions", []) if c["type"] == "PodScheduled"
+            ]
+            return len(conditions) == len(names)
 
-        eventually(decided, within_s=PATIENT_S)
+        eventually(decided, within_seconds=PATIENT_SECONDS)
         # Three GPUs, two of them with backends: one pod fits.
         assert scheduled() < {"x86-1", "jetson-1"}
         assert len(scheduled()) == 1
@@ -183,10 +185,12 @@ def test_a_backend_taken_out_is_unknown_to_pods_and_one_put_in_is_known(stack: S
         def answer(backend: str) -> httpx2.Response:
             return api.post(PODS, json=remote_pod(gvirtus__backend=backend), params={"dryRun": "All"})
 
-        eventually(lambda: answer("gpu-c").status_code == httpx2.codes.CREATED, within_s=PATIENT_S)
+        eventually(lambda: answer("gpu-c").status_code == httpx2.codes.CREATED, within_seconds=PATIENT_SECONDS)
         made = answer("gpu-c").json()["metadata"]["annotations"]["gvirtus.io/properties"]
         assert f'"server_address":"{address(api, "gpu-c")}","port":"34567"' in made
-        eventually(lambda: answer("gpu-b").status_code == httpx2.codes.UNPROCESSABLE_CONTENT, within_s=PATIENT_S)
+        eventually(
+            lambda: answer("gpu-b").status_code == httpx2.codes.UNPROCESSABLE_CONTENT, within_seconds=PATIENT_SECONDS
+        )
         assert "there is no GPU backend 'gpu-b'" in answer("gpu-b").json()["message"]
     finally:
         stack.settings = before
@@ -206,7 +210,7 @@ def test_a_backend_with_another_name_takes_over_the_only_gpu_of_its_node(stack: 
             one = changed(without(before, "gvirtus.backends.gpu-b"), f"gvirtus.backends.{name}", backend)
             stack.settings = changed(one, "gvirtus.timeout_seconds", 60)
             stack.up()
-        eventually(lambda: on("jetson-1") == {"new"}, within_s=PATIENT_S)
+        eventually(lambda: on("jetson-1") == {"new"}, within_seconds=PATIENT_SECONDS)
     finally:
         stack.settings = before
 
@@ -217,19 +221,21 @@ def test_a_frontend_that_gets_a_gpu_loses_its_role_and_its_devices(api: httpx2.C
         body = {"metadata": {"annotations": {KIND_ANNOTATION: kind.value}}}
         api.patch("/api/v1/nodes/cpu-1", json=body, headers=MERGE).raise_for_status()
 
-    eventually(lambda: gpus(api, "cpu-1") == 4, within_s=PATIENT_S)
+    eventually(lambda: gpus(api, "cpu-1") == 4, within_seconds=PATIENT_SECONDS)
     becomes(simulator.NodeKind.X86)
     try:
-        eventually(lambda: "gvirtus.io/frontend.allowed" not in labels(api, "cpu-1"), within_s=PATIENT_S)
-        eventually(lambda: labels(api, "cpu-1").get("gvirtus.io/backend.allowed") == "true", within_s=PATIENT_S)
-        eventually(lambda: gpus(api, "cpu-1") == 0, within_s=PATIENT_S)
+        eventually(lambda: "gvirtus.io/frontend.allowed" not in labels(api, "cpu-1"), within_seconds=PATIENT_SECONDS)
+        eventually(
+            lambda: labels(api, "cpu-1").get("gvirtus.io/backend.allowed") == "true", within_seconds=PATIENT_SECONDS
+        )
+        eventually(lambda: gpus(api, "cpu-1") == 0, within_seconds=PATIENT_SECONDS)
     finally:
         becomes(simulator.NodeKind.CPU)
-        eventually(lambda: gpus(api, "cpu-1") == 4, within_s=PATIENT_S)
+        eventually(lambda: gpus(api, "cpu-1") == 4, within_seconds=PATIENT_SECONDS)
 
 
 def test_destroy_leaves_nothing_behind(stack: Stack, api: httpx2.Client, before: set[str]) -> None:
     stack.destroy()
     assert [r["type"] for r in stack.resources()] == []
-    eventually(lambda: left_behind(api, before) == set(), within_s=PATIENT_S)
-    eventually(lambda: gpus(api, "cpu-1") == 0, within_s=PATIENT_S)
+    eventually(lambda: left_behind(api, before) == set(), within_seconds=PATIENT_SECONDS)
+    eventually(lambda: gpus(api, "cpu-1") == 0, within_seconds=PATIENT_SECONDS)

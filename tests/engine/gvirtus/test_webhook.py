@@ -43,7 +43,7 @@ from tests.support.pods.reservation_cases import as_binder_creates
 SETTINGS = parse(stack_of(gvirtus_webhook()))
 assert SETTINGS.gvirtus is not None
 REMOTE = SETTINGS.gvirtus
-PATIENT_S = 240.0
+PATIENT_SECONDS = 240.0
 """A Job whose pods were refused tries again later and later."""
 
 
@@ -125,7 +125,7 @@ class TestBeforeItKnowsAnyBackend:
         assert early.plain.status_code == httpx2.codes.CREATED, early.plain.text
 
     def test_a_job_of_that_time_runs_later_without_anybodys_help(self, api: httpx2.Client, early: Early) -> None:
-        eventually(lambda: api.get(early.job).json()["status"].get("succeeded") == 1, within_s=PATIENT_S)
+        eventually(lambda: api.get(early.job).json()["status"].get("succeeded") == 1, within_seconds=PATIENT_SECONDS)
         pods = f"/api/v1/namespaces/{TEAM}/pods"
         [made] = api.get(pods, params={"labelSelector": "job-name=early"}).json()["items"]
         assert_injected(made)
@@ -144,9 +144,9 @@ def test_the_operators_namespaces_are_left_alone(api: httpx2.Client, owner: str)
     made = [] if owner in names else [post(api, namespace(owner, {}))]
     account = f"/api/v1/namespaces/{owner}/serviceaccounts/default"
     eventually(lambda: api.get(account).status_code == httpx2.codes.OK)
-    wanted = pod(securityContext=LOCKED)
-    wanted["metadata"]["namespace"] = owner
-    assert "annotations" not in created(api, wanted)["metadata"]
+    new_pod = pod(securityContext=LOCKED)
+    new_pod["metadata"]["namespace"] = owner
+    assert "annotations" not in created(api, new_pod)["metadata"]
     for path in made:
         api.delete(path)
 

@@ -125,7 +125,7 @@ def test_hosts_that_answer_no_more_or_never_did_are_bounded_errors_and_gone_leav
 
 def _remembered(stack: HostsStack) -> set[str]:
     """The hosts that a stack knows how to give back."""
-    names = (str(each["urn"]).rsplit("::", 1)[1] for each in stack.resources())
+    names = (str(resource["urn"]).rsplit("::", 1)[1] for resource in stack.resources())
     return {name.removeprefix("hosts-").removesuffix("-probe") for name in names if name.endswith("-probe")}
 
 
@@ -137,13 +137,13 @@ def test_hosts_that_are_lost_mid_command_are_an_error_and_the_next_run_converges
         held = [hold(machine) for machine in machines.values()]
         stack = _stack(tmp_path, hosts, server, **{"rebooting-key": rebooting.private_key})
         with _beside(lambda: stack.up(expect=1)):
-            for each in held:
-                eventually(each.with_suffix(".reached").exists, within_s=120)
+            for host in held:
+                eventually(host.with_suffix(".reached").exists, within_seconds=120)
             server.cut()
             rebooting.stop()
         assert _remembered(stack) == {"cut", "reboots"}, "what was begun there must be taken back by `destroy`"
-        for each in held:
-            each.unlink()
+        for host in held:
+            host.unlink()
         rebooting.start()
         assert stack.up().changed >= {"hosts-cut-configured", "hosts-reboots-configured"}
         assert stack.up().changed == frozenset()
@@ -176,7 +176,7 @@ def test_a_host_that_reboots_while_it_is_dialled_is_waited_for_and_another_board
     stack = _stack(tmp_path, {"jetson-1": host}, server)
     server.stop()
     with _beside(stack.up) as engine:
-        eventually(stack.is_dialling, within_s=120)
+        eventually(stack.is_dialling, within_seconds=120)
         assert engine.is_alive()
         server.start()
     configured = content(machine.root)

@@ -83,14 +83,14 @@ def test_a_link_that_goes_down_mid_command_is_a_bounded_error_and_the_next_run_c
     output: list[str] = []
     engine = threading.Thread(target=lambda: output.append(stack.up(expect=1).output))
     engine.start()
-    eventually(held.with_suffix(".reached").exists, within_s=120)
+    eventually(held.with_suffix(".reached").exists, within_seconds=120)
     network.cut()
     engine.join()
     assert "hosts-jetson-1-configured" in output[0]
 
     held.unlink()
     config = machine.path(TOOLKIT_CONFIG)
-    eventually(lambda: 'mode = "csv"' in config.read_text(encoding="utf-8"), within_s=120)
+    eventually(lambda: 'mode = "csv"' in config.read_text(encoding="utf-8"), within_seconds=120)
     configured = content(machine.root)
     network.mend()
     assert stack.up().changed >= {"hosts-jetson-1-configured"}

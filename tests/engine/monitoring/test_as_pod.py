@@ -37,8 +37,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]
         with connect(control_plane) as connected:
             _advertise(connected)
             with api.client(Layout.of(folder).kubeconfig) as client:
-                for each in manifests.objects(_SETTINGS).values():
-                    client.create(codecs.from_dict(each.manifest))
+                for stack_object in manifests.objects(_SETTINGS).values():
+                    client.create(codecs.from_dict(stack_object.manifest))
             yield connected
 
 
@@ -57,7 +57,9 @@ def _samples(connected: httpx2.Client) -> Mapping[str, Mapping[tuple[str, ...], 
     if not answer.is_success:
         return {}
     return {
-        family.name: {tuple(value for _, value in sorted(each.labels.items())): each.value for each in family.samples}
+        family.name: {
+            tuple(value for _, value in sorted(sample.labels.items())): sample.value for sample in family.samples
+        }
         for family in text_string_to_metric_families(answer.text)
     }
 
@@ -73,7 +75,7 @@ def _pod(name: str) -> dict[str, object]:
 
 
 def test_its_metrics_say_what_the_scheduler_placed(running: httpx2.Client) -> None:
-    eventually(lambda: "kai_anywhere_node_gpus" in _samples(running), within_s=120)
+    eventually(lambda: "kai_anywhere_node_gpus" in _samples(running), within_seconds=120)
     assert _samples(running)["kai_anywhere_node_gpus"][("jetson-1",)] == 1
     assert _in_use(running) == 0
 
@@ -81,19 +83,19 @@ def test_its_metrics_say_what_the_scheduler_placed(running: httpx2.Client) -> No
     for name in ("first", "second"):
         running.post("/api/v1/namespaces/default/pods", json=_pod(name)).raise_for_status()
     placed = "/api/v1/namespaces/default/pods"
-    eventually(lambda: _nodes(running, placed) == ["", "jetson-1"], within_s=60)
-    eventually(lambda: _in_use(running) == 1, within_s=60)
+    eventually(lambda: _nodes(running, placed) == ["", "jetson-1"], within_seconds=60)
+    eventually(lambda: _in_use(running) == 1, within_seconds=60)
 
     pods = running.get(placed).json()["items"]
-    taken = next(each["metadata"]["name"] for each in pods if each["spec"].get("nodeName"))
+    taken = next(pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName"))
     running.delete(f"{placed}/{taken}", params={"gracePeriodSeconds": "0"}).raise_for_status()
     other = "second" if taken == "first" else "first"
-    eventually(lambda: running.get(f"{placed}/{other}").json()["spec"].get("nodeName") == "jetson-1", within_s=60)
+    eventually(lambda: running.get(f"{placed}/{other}").json()["spec"].get("nodeName") == "jetson-1", within_seconds=60)
     assert _in_use(running) == 1
 
 
 def _nodes(connected: httpx2.Client, path: str) -> list[str]:
-    return sorted(each["spec"].get("nodeName", "") for each in connected.get(path).json()["items"])
+    return sorted(item["spec"].get("nodeName", "") for item in connected.get(path).json()["items"])
 
 
 def test_it_is_a_process_with_its_own_account_and_rights(running: httpx2.Client) -> None:

@@ -61,14 +61,14 @@ def shared(api: httpx2.Client) -> httpx2.Client:
     for name in ("robots", RESERVATIONS):
         _namespace(api, name)
     limits = {"nvidia.com/gpu": "1"}
-    for each in (
+    for line in (
         reservation("g"),
         share("a", "g"),
         share("b", "g", mib=20000),
         waiting("c"),
         pod("bare", limits=limits),
     ):
-        _make_pod(api, each)
+        _make_pod(api, line)
     return api
 
 
@@ -103,7 +103,7 @@ class Exporter:
         """By name, each by its labels' values in the order of their names."""
         return {
             family.name: {
-                tuple(value for _, value in sorted(each.labels.items())): each.value for each in family.samples
+                tuple(value for _, value in sorted(sample.labels.items())): sample.value for sample in family.samples
             }
             for family in text_string_to_metric_families(self.ask("/metrics")[1])
         }
@@ -120,7 +120,7 @@ def _token(api: httpx2.Client) -> str:
 @pytest.fixture(scope="module")
 def account(shared: httpx2.Client) -> Mapping[str, Manifest]:
     """The exporter's namespace, account and rights, as the stack makes them."""
-    made = {name: each.manifest for name, each in manifests.objects(parse(monitoring())).items()}
+    made = {name: stack_object.manifest for name, stack_object in manifests.objects(parse(monitoring())).items()}
     for name in ("namespace", "service-account", "cluster-role", "cluster-role-binding"):
         manifest = made[name]
         _make(shared, _PATHS[manifest["kind"]].format(manifest["metadata"].get("namespace")), manifest)
@@ -244,7 +244,7 @@ def test_a_pod_with_a_time_that_its_owner_made_up_hides_no_other(
         del pod["metadata"]["resourceVersion"]
         assert shared.put(path, json=pod).is_success
         written = [entry["time"] for entry in shared.get(path).json()["metadata"]["managedFields"]]
-        assert any(each.startswith(("0000-", "10000-")) for each in written)
+        assert any(line.startswith(("0000-", "10000-")) for line in written)
         eventually(lambda: exporter.samples()["kai_anywhere_gpu_group_pods"] == {("g", "jetson-1"): 3})
         assert exporter.samples()["kai_anywhere_unreadable"] == {}
     finally:

@@ -67,7 +67,7 @@ def _expressions() -> Iterator[tuple[str, str]]:
 
 def test_prometheus_understands_every_expression_of_a_dashboard(promtool: Path, tmp_path: Path) -> None:
     expressions = dict.fromkeys(expression for _, expression in _expressions())
-    rules = [{"record": f"dashboard:{number}", "expr": each} for number, each in enumerate(expressions)]
+    rules = [{"record": f"dashboard:{number}", "expr": expression} for number, expression in enumerate(expressions)]
     file = tmp_path / "dashboards.yaml"
     file.write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}), encoding="utf-8")
     assert f"SUCCESS: {len(rules)} rules found" in _run(promtool, "check", "rules", str(file))
@@ -165,7 +165,7 @@ def test_every_alert_has_a_case() -> None:
 def _case(name: str, series: Sequence[tuple[str, str]], expected: list[Json]) -> Json:
     return {
         "interval": "1m",
-        "input_series": [{"series": each, "values": values} for each, values in series],
+        "input_series": [{"series": name, "values": values} for name, values in series],
         "alert_rule_test": [{"eval_time": "30m", "alertname": name, "exp_alerts": expected}],
     }
 
@@ -184,11 +184,11 @@ def test_each_alert_fires_with_its_words_and_its_runbook(promtool: Path, tmp_pat
     cases = []
     for name, (series, labels, summary) in _FIRING.items():
         alert = by_name[name]
-        told = {
+        expected = {
             "exp_labels": {"severity": alert.severity, **labels},
             "exp_annotations": {"summary": summary, "runbook": f"docs/{alert.runbook}"},
         }
-        cases.append(_case(name, series, [told]))
+        cases.append(_case(name, series, [expected]))
     assert "SUCCESS" in _test(promtool, tmp_path, cases)
 
 
@@ -247,7 +247,7 @@ def test_a_node_without_what_kai_needs_is_an_alert_before_anything_counts_its_gp
     for name, node in cases.items():
         with pytest.raises(AssertionError) as said:
             _test(promtool, tmp_path, [_case(name, _series_of(metrics(status)), [])])
-        assert [each for each in ("x86-1", "jetson-1") if f'node="{each}"' in str(said.value)] == [node]
+        assert [node_name for node_name in ("x86-1", "jetson-1") if f'node="{node_name}"' in str(said.value)] == [node]
 
 
 def test_an_alert_of_a_pod_of_another_scheduler_names_no_queue(promtool: Path, tmp_path: Path) -> None:
@@ -339,7 +339,9 @@ def test_nodes_of_the_same_name_in_two_clusters_are_two_to_the_alerts_and_the_da
 def test_a_dashboard_is_of_the_cluster_that_its_reader_chooses_or_of_all_also_without_a_label(
     promtool: Path, tmp_path: Path
 ) -> None:
-    [panel] = [each for each in dashboards.of(parse(monitoring()))["sharing"]["panels"] if each["title"] == "Allocated"]
+    [panel] = [
+        panel for panel in dashboards.of(parse(monitoring()))["sharing"]["panels"] if panel["title"] == "Allocated"
+    ]
     name, asked = "kai_anywhere_node_gpu_memory_allocated_bytes", panel["targets"][0]["expr"]
     series = [(f'{name}{{cluster="a"}}', "1x60"), (f'{name}{{cluster="b"}}', "2x60"), (name, "4x60")]
     tests = [
@@ -381,7 +383,7 @@ def test_nobody_is_said_to_wait_for_nothing_where_that_is_not_known(promtool: Pa
     blind = status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("pods", "refused")])
     for status, number in ((idle, [0]), (blind, []), (None, [])):
         series = _series_of(metrics(status)) if status else [("up", "1x60")]
-        samples = [{"labels": "{}", "value": each} for each in number]
+        samples = [{"labels": "{}", "value": value} for value in number]
         asked = [{"expr": waits, "eval_time": "30m", "exp_samples": samples}]
         case = {**_case("", series, []), "alert_rule_test": [], "promql_expr_test": asked}
         assert "SUCCESS" in _test(promtool, tmp_path, [case])

@@ -61,7 +61,7 @@ def test_a_stack_with_metrics_comes_stays_and_goes(
     stack.up()
     assert set(stack.up().changes) == {"same"}
     monitors = api.get(f"/apis/{_GROUP}/v1/namespaces/{_NAMESPACE}/servicemonitors").json()["items"]
-    assert {each["metadata"]["name"] for each in monitors} == {"kai-anywhere-kai", "kai-anywhere-metrics"}
+    assert {monitor["metadata"]["name"] for monitor in monitors} == {"kai-anywhere-kai", "kai-anywhere-metrics"}
     pods = api.get(f"/api/v1/namespaces/{_NAMESPACE}/pods").json()["items"]
     assert [pod["status"]["phase"] for pod in pods] == ["Running"]
 
@@ -83,4 +83,4 @@ def test_a_stack_with_metrics_comes_stays_and_goes(
 
     stack.settings = changed(stack.settings, "monitoring", {"enabled": False})
     assert set(stack.up().changes) == {"same", "delete"}
-    assert not [each for each in inventory(api) if _NAMESPACE in each or "kai-anywhere-metrics" in each]
+    assert not [name for name in inventory(api) if _NAMESPACE in name or "kai-anywhere-metrics" in name]

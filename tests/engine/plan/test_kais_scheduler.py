@@ -56,7 +56,7 @@ _PRIORITIES = {"train": 50, "inference": 125}
 _ROUNDS, _WORKLOADS = 5, 20
 _RIVALRIES = 20
 _MOST_GROUPS = 9
-_PERIOD_S = 0.5
+_PERIOD_SECONDS = 0.5
 """From one round of the scheduler to the next."""
 
 
@@ -217,7 +217,7 @@ def crds(cluster: simulator.ControlPlane, api: httpx2.Client) -> None:
     for name, value in _PRIORITIES.items():
         _create(api, "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
     for path in (_QUEUES, _POD_GROUPS, _BIND_REQUESTS):
-        eventually(lambda path=path: api.get(path).is_success, within_s=60)  # type: ignore[misc]
+        eventually(lambda path=path: api.get(path).is_success, within_seconds=60)  # type: ignore[misc]
 
 
 @contextmanager
@@ -240,7 +240,7 @@ def _scheduler(control_plane: simulator.ControlPlane, strategy: Strategy, folder
                 f"--scheduler-conf={configuration}",
                 f"--listen-address=127.0.0.1:{listen}",
                 f"--plugin-server-port={extensions}",
-                f"--schedule-period={_PERIOD_S}s",
+                f"--schedule-period={_PERIOD_SECONDS}s",
                 "--qps=500",
                 "--burst=1000",
             ],
@@ -288,7 +288,7 @@ def _at_the_end(api: httpx2.Client) -> dict[str, tuple[str, tuple[str, ...]]]:
     decided: dict[str, tuple[str, tuple[str, ...]]] = {}
     while decided != (now := _decided(api)):
         decided = now
-        time.sleep(4 * _PERIOD_S)
+        time.sleep(4 * _PERIOD_SECONDS)
     return decided
 
 
@@ -297,7 +297,7 @@ def _clear(api: httpx2.Client) -> None:
     for path in (_PODS, _POD_GROUPS, _BIND_REQUESTS, _QUEUES, "/api/v1/nodes"):
         api.request("DELETE", path, json=now, params={"labelSelector": "!keep"}).raise_for_status()
     for path in (_PODS, _POD_GROUPS, _BIND_REQUESTS, _QUEUES):
-        eventually(lambda path=path: not _items(api, path), within_s=60)  # type: ignore[misc]
+        eventually(lambda path=path: not _items(api, path), within_seconds=60)  # type: ignore[misc]
 
 
 def _nodes(pods: Mapping[str, tuple[str, tuple[str, ...]]]) -> Counter[tuple[str, str]]:
@@ -368,9 +368,9 @@ def _differences(
             _create(api, _POD_GROUPS, group)
             for pod in asked.pods:
                 _create(api, _PODS, _pod_manifest(case, asked, pod))
-    eventually(lambda: all(_ready(node) for node in _items(api, "/api/v1/nodes")), within_s=60)
+    eventually(lambda: all(_ready(node) for node in _items(api, "/api/v1/nodes")), within_seconds=60)
     with _scheduler(cluster, strategy, folder):
-        eventually(lambda: not _undecided(api), within_s=120)
+        eventually(lambda: not _undecided(api), within_seconds=120)
         decided = _at_the_end(api)
     differences: list[tuple[_Case, object, object]] = []
     for case in cases:

@@ -30,16 +30,16 @@ def test_its_server_imports_all_that_it_needs_and_says_what_is_missing(agents_im
     builder, name = agents_image
     container = builder.run("from", "--pull-never", name)
     script = "from agents.admission.__main__ import main; import os, sys; print(os.getuid(), main(['/nowhere']))"
-    told = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
-    assert told.splitlines()[-1] == "65532 2", "the exit status of a server without its settings"
+    printed = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
+    assert printed.splitlines()[-1] == "65532 2", "the exit status of a server without its settings"
 
 
 def test_it_holds_nothing_but_the_agents_and_their_dependencies(agents_image: tuple[Builder, str]) -> None:
     builder, name = agents_image
     container = builder.run("from", "--pull-never", name)
     script = "import os; print(sorted(os.listdir('/opt')), sorted(os.listdir('/opt/agents/agents')))"
-    told = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
-    assert told.splitlines()[-1] == "['agents', 'dependencies'] ['__init__.py', 'admission']"
+    printed = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
+    assert printed.splitlines()[-1] == "['agents', 'dependencies'] ['__init__.py', 'admission']"
 
 
 def test_its_packages_are_those_of_its_bill_of_materials(agents_image: tuple[Builder, str]) -> None:
@@ -50,8 +50,8 @@ def test_its_packages_are_those_of_its_bill_of_materials(agents_image: tuple[Bui
         "found = importlib.metadata.distributions(path=['/opt/dependencies']); "
         "print(json.dumps({each.name.lower().replace('_', '-'): each.version for each in found}))"
     )
-    told = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
-    installed = json.loads(told.splitlines()[-1])
+    printed = builder.run("run", "--isolation", "chroot", container, "--", "python3", "-c", script)
+    installed = json.loads(printed.splitlines()[-1])
     parts = [part for part in of_folder(ROOT, "1.2.3")["agents"]["components"] if part["type"] == "library"]
     assert installed.items() <= {(part["name"], part["version"]) for part in parts}
     assert {part["name"] for part in parts if "scope" not in part} <= installed.keys()

@@ -100,7 +100,7 @@ def test_the_program_for_this_processor_comes_out_with_what_its_containers_say(t
     manifest, body = there.content[f"/v2/kai/binder/manifests/v1-{_HERE}"]
     assert program.source.startswith(f"{there.host}/kai/binder@sha256:"), manifest
     assert there.content[f"/v2/kai/binder/manifests/{program.source.partition('@')[2]}"][1] == body
-    assert sorted(each.name for each in program.path.parent.iterdir()) == ["binder", "configuration.json"]
+    assert sorted(path.name for path in program.path.parent.iterdir()) == ["binder", "configuration.json"]
 
 
 def test_an_image_that_was_pushed_to_another_registry_works_alike(there: Registry, tmp_path: Path) -> None:
@@ -157,10 +157,10 @@ def test_two_names_of_one_digest_are_fetched_once(there: Registry) -> None:
 
 def test_another_content_than_the_digest_says_is_refused(there: Registry, tmp_path: Path) -> None:
     _kai(there)
-    wanted = "sha256:" + "0" * 64
-    there.content[f"/v2/kai/binder/manifests/{wanted}"] = there.content["/v2/kai/binder/manifests/v1"]
+    digest = "sha256:" + "0" * 64
+    there.content[f"/v2/kai/binder/manifests/{digest}"] = there.content["/v2/kai/binder/manifests/v1"]
     with pytest.raises(ToolchainError, match="does not match"):
-        from_image(f"{there.host}/kai/binder@{wanted}")
+        from_image(f"{there.host}/kai/binder@{digest}")
     assert list((tmp_path / "cache").rglob("binder")) == []
 
 
@@ -186,8 +186,8 @@ def test_a_damaged_layer_is_refused_and_leaves_nothing(
         from_image(f"{there.host}/kai/binder:v1")
     assert "KAI_PROGRAMS" in str(refused.value)
     assert list((tmp_path / "cache").rglob("binder")) == []
-    assert [each for each in (tmp_path / "cache" / "toolchain").iterdir() if each.name.startswith("image-")] == [
-        each for each in (tmp_path / "cache" / "toolchain").iterdir() if each.suffix == ".lock"
+    assert [path for path in (tmp_path / "cache" / "toolchain").iterdir() if path.name.startswith("image-")] == [
+        path for path in (tmp_path / "cache" / "toolchain").iterdir() if path.suffix == ".lock"
     ], "unfinished work is removed"
     there.content[layer] = (kind, body)
     assert _run(from_image(f"{there.host}/kai/binder:v1")) == 0, "the next run begins again"
@@ -313,7 +313,7 @@ def test_no_archive_reaches_this_machines_files(
     there.image("links", "v1", archive(members), architecture=_HERE, container={"Entrypoint": ["/app"]})
     with pytest.raises(ToolchainError, match=r"has no file /app|unsafe tar path"):
         from_image(f"{there.host}/links:v1")
-    written = [each for each in tmp_path.rglob("*") if each.is_file() and each.suffix not in (".lock", ".json")]
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix not in (".lock", ".json")]
     assert written == []
 
 

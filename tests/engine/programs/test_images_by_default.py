@@ -89,20 +89,23 @@ def deployment(image: str) -> Any:  # noqa: ANN401 (lightkube's)
 
 def available(client: Client) -> set[str]:
     return {
-        each.metadata.name
-        for each in client.list(Deployment, namespace="default")
-        if each.metadata and each.metadata.name and each.status and each.status.availableReplicas
+        deployment.metadata.name
+        for deployment in client.list(Deployment, namespace="default")
+        if deployment.metadata
+        and deployment.metadata.name
+        and deployment.status
+        and deployment.status.availableReplicas
     }
 
 
 def executables(folder: Path) -> dict[str, list[str]]:
     """The command lines of what runs out of the cache, by the program's name."""
-    found = {}
+    programs = {}
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or [""]
         if Path(command[0]).is_relative_to(folder):
-            found[Path(command[0]).name] = command[1:]
-    return found
+            programs[Path(command[0]).name] = command[1:]
+    return programs
 
 
 def test_the_programs_of_the_images_run_on_a_new_simulator_and_on_the_same_later(
@@ -117,7 +120,7 @@ def test_the_programs_of_the_images_run_on_a_new_simulator_and_on_the_same_later
     with api.client(Path(str(target.settings.cluster.kubeconfig))) as client:
         for name in NAMES:
             client.create(deployment(f"{registry.host}/kai/{name}:{TAG}"))
-        eventually(lambda: available(client) == set(NAMES), within_s=60)
+        eventually(lambda: available(client) == set(NAMES), within_seconds=60)
     assert executables(tmp_path / "cache") == {name: ["infinity"] for name in NAMES}
 
     registry.asked.clear()

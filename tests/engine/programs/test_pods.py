@@ -147,23 +147,23 @@ def is_ready(client: Client, name: str, count: int = 1) -> bool:
 
 def running(folder: Path) -> list[psutil.Process]:
     """The programs that run for pods of this simulator, by what only they have in their environment."""
-    found = []
+    lines = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("KUBECONFIG", "").startswith(f"{folder}{os.sep}"):
-                found.append(process)
+                lines.append(process)
         except psutil.Error:
             continue
-    return found
+    return lines
 
 
 def commands(folder: Path) -> list[list[str]]:
     """Their command lines."""
-    found = []
+    lines = []
     for process in running(folder):
         with suppress(psutil.Error):
-            found.append(process.cmdline())
-    return found
+            lines.append(process.cmdline())
+    return lines
 
 
 def log(folder: Path, pod: dict[str, Any]) -> str:
@@ -289,7 +289,7 @@ def test_a_program_that_does_not_end_when_asked_is_killed(client: Client, folder
     before = {process.pid for process in running(folder)}
     create(client, deployment("stubborn", "stubborn"))
     eventually(lambda: is_ready(client, "stubborn"))
-    (process,) = (each for each in running(folder) if each.pid not in before)
+    (process,) = (candidate for candidate in running(folder) if candidate.pid not in before)
     client.delete(Deployment, "stubborn", namespace="default")
     eventually(lambda: not pods(client, "stubborn"))
     assert not process.is_running()
@@ -378,7 +378,7 @@ def test_a_killed_simulator_takes_its_programs_along_and_the_next_start_has_them
     state = records.read(Layout.of(folder).records)
     assert state is not None
     os.kill(state.processes[PODS].pid, signal.SIGKILL)
-    eventually(lambda: not running(folder), within_s=10)
+    eventually(lambda: not running(folder), within_seconds=10)
     assert not simulator.status(folder).running
     simulator.up(folder)
     eventually(lambda: len(running(folder)) == 2)

@@ -76,8 +76,8 @@ def api(cluster: simulator.ControlPlane, stack: Json, overrides: tuple[Json, Jso
             there = f"/api/v1/namespaces/{reservation.NAMESPACE}/serviceaccounts/{name}"
             eventually(lambda there=there: admin.get(there).is_success)  # type: ignore[misc]
         _accounts(admin)
-        for each in overrides:
-            make(admin, each)
+        for override in overrides:
+            make(admin, override)
         _post(admin, POLICIES, guard_policy(settings))
         _post(admin, BINDINGS, deny_binding(GUARD))
         eventually(lambda: _create(admin, as_binder_creates(), user=BINDER).is_success)
@@ -155,7 +155,7 @@ def _plain(node: str | None = None) -> Json:
     return {"metadata": {"generateName": "plain-", "namespace": reservation.NAMESPACE}, "spec": spec}
 
 
-def _told(response: httpx2.Response) -> str:
+def _message_of(response: httpx2.Response) -> str:
     """The guard's own refusal."""
     assert not response.is_success, response.text
     message = str(response.json()["message"])
@@ -183,8 +183,8 @@ def _guard_of(api: httpx2.Client, stack: Json, is_in_force: Callable[[], bool]) 
 
 def _is_plain(response: httpx2.Response) -> bool:
     spec = response.json()["spec"]
-    contexts = [each.get("securityContext", {}) for each in spec["containers"]]
-    folders = [each for each in spec["volumes"] if "hostPath" in each]
+    contexts = [container.get("securityContext", {}) for container in spec["containers"]]
+    folders = [volume for volume in spec["volumes"] if "hostPath" in volume]
     return not folders and not any(context.get("privileged") for context in contexts)
 
 
@@ -210,30 +210,30 @@ def test_who_comes_by_the_binders_name_gets_no_power_but_for_kais_own_pod(
     elif path in {"spec.runtimeClassName", f"{CONTAINER}.name"}:
         assert not response.is_success, "the API server itself knows no such class, and no container without an image"
     else:
-        told = _told(response)
-        assert "not as KAI makes it" in told or FEW in told
+        message = _message_of(response)
+        assert "not as KAI makes it" in message or FEW in message
 
 
 def test_no_program_is_mounted_over_kais_own(mallory: httpx2.Client) -> None:
     pod = as_binder_creates()
     for path, value in OVER_THE_ENTRYPOINT:
         pod = changed(pod, path, value)
-    assert "it has volumes or mounts beyond the overrides'" in _told(_create(mallory, pod, user=BINDER))
+    assert "it has volumes or mounts beyond the overrides'" in _message_of(_create(mallory, pod, user=BINDER))
 
 
 def test_no_other_container_runs_beside_kais_own(mallory: httpx2.Client) -> None:
     pod = as_binder_creates()
     pod["spec"]["containers"].append({"name": "other", "image": "busybox:1"})
-    assert "it has other containers than resource-reservation" in _told(_create(mallory, pod, user=BINDER))
+    assert "it has other containers than resource-reservation" in _message_of(_create(mallory, pod, user=BINDER))
 
 
 def test_without_the_binders_name_not_even_kais_own_pod_is_for_the_attacker(mallory: httpx2.Client) -> None:
-    assert "is created by KAI's binder" in _told(_create(mallory, as_binder_creates()))
+    assert "is created by KAI's binder" in _message_of(_create(mallory, as_binder_creates()))
 
 
 def test_a_refusal_says_everything_that_differs_and_the_setting_of_the_registry(api: httpx2.Client) -> None:
     pod = changed(as_binder_creates(), f"{CONTAINER}.image", "registry.example.com/kai/resourcereservation:v0.18.6")
-    assert _told(_create(api, changed(pod, f"{CONTAINER}.command", ["sh"]), user=BINDER)).endswith(
+    assert _message_of(_create(api, changed(pod, f"{CONTAINER}.command", ["sh"]), user=BINDER)).endswith(
         "this reservation pod is not as KAI makes it, so it gets no privilege on its Jetson: the image is not "
         "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation with a tag or digest (kai.images.registry); it sets "
         "one of command, args, lifecycle, livenessProbe, readinessProbe, startupProbe, envFrom, volumeDevices"
@@ -259,7 +259,7 @@ def test_the_images_of_a_mirror_are_kais_where_the_stack_says_so(api: httpx2.Cli
     assert not _create(api, mirrored, user=BINDER).is_success
     stack = changed(jetson(), "kai.images.registry", mirror)
     with _guard_of(api, stack, lambda: _create(api, mirrored, user=BINDER).is_success):
-        assert f"the image is not {mirror}/resourcereservation" in _told(_create(api, official, user=BINDER))
+        assert f"the image is not {mirror}/resourcereservation" in _message_of(_create(api, official, user=BINDER))
 
 
 @pytest.mark.parametrize(("path", "value"), ABOVE_BASELINE)
@@ -268,7 +268,7 @@ def test_no_other_pod_is_above_baseline_whoever_makes_it(
     api: httpx2.Client, mallory: httpx2.Client, node: str | None, path: str, value: object
 ) -> None:
     for client in (api, mallory):
-        assert FEW in _told(_create(client, changed(_plain(node), path, value)))
+        assert FEW in _message_of(_create(client, changed(_plain(node), path, value)))
 
 
 @pytest.mark.parametrize(("path", "value"), ABOVE_BASELINE)
@@ -277,7 +277,7 @@ def test_a_reservation_pod_of_another_platform_is_not_above_baseline(
 ) -> None:
     pod = as_binder_creates("x86-1")
     del pod["spec"]["containers"][0]["securityContext"]
-    assert FEW in _told(_create(mallory, changed(pod, path, value), user=BINDER))
+    assert FEW in _message_of(_create(mallory, changed(pod, path, value), user=BINDER))
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ def test_a_reservation_pod_of_another_platform_is_not_above_baseline(
 def test_nobody_gets_into_a_reservation_pod_but_who_could_remove_the_guard(
     api: httpx2.Client, mallory: httpx2.Client, stored: str, way: str, method: str
 ) -> None:
-    told = _told(mallory.request(method, f"{stored}/{way}"))
-    assert "a reservation pod may be privileged, so nobody gets into it" in told
+    message = _message_of(mallory.request(method, f"{stored}/{way}"))
+    assert "a reservation pod may be privileged, so nobody gets into it" in message
     assert OURS not in api.request(method, f"{stored}/{way}").text
 
 
@@ -308,7 +308,7 @@ def test_a_reservation_pod_takes_no_ephemeral_container(
     for client, text in ((mallory, "nobody gets into it"), (api, "securityContext.privileged is true")):
         patch = {"spec": {"ephemeralContainers": [{"name": "in", "image": "busybox:1", "volumeMounts": [mount]}]}}
         response = client.patch(f"{stored}/ephemeralcontainers", json=patch, headers=MERGE, params=DRY)
-        assert text in _told(response)
+        assert text in _message_of(response)
 
 
 class TestPolicies:
@@ -321,7 +321,7 @@ class TestPolicies:
             'Object{spec: Object.spec{containers: [Object.spec.containers{name: "resource-reservation", '
             'image: "registry.example.com/rootkit:1"}]}}'
         )
-        policy, binding = (changed(each, "metadata.name", "zzz-rewrites") for each in overrides)
+        policy, binding = (changed(override, "metadata.name", "zzz-rewrites") for override in overrides)
         del policy["spec"]["paramKind"], policy["spec"]["matchConditions"]
         policy["spec"]["mutations"][0]["applyConfiguration"]["expression"] = expression
         binding["spec"] = {"policyName": "zzz-rewrites"}
@@ -329,7 +329,7 @@ class TestPolicies:
         make(mallory, binding)
         try:
             eventually(lambda: not _create(api, as_binder_creates(), user=BINDER).is_success)
-            assert "the image is not ghcr.io" in _told(_create(api, as_binder_creates(), user=BINDER))
+            assert "the image is not ghcr.io" in _message_of(_create(api, as_binder_creates(), user=BINDER))
         finally:
             remove(api, binding)
             remove(api, policy)
@@ -344,7 +344,7 @@ class TestPolicies:
         make(mallory, binding)
         try:
             eventually(lambda: not _create(api, as_binder_creates("x86-1"), user=BINDER).is_success)
-            assert FEW in _told(_create(api, as_binder_creates("x86-1"), user=BINDER))
+            assert FEW in _message_of(_create(api, as_binder_creates("x86-1"), user=BINDER))
         finally:
             remove(api, binding)
             eventually(lambda: _create(api, as_binder_creates("x86-1"), user=BINDER).is_success)
@@ -382,9 +382,9 @@ class TestUpdates:
         for image in ("registry.example.com/rootkit:1", pod["spec"]["containers"][0]["image"] + "-old"):
             container = pod["spec"]["containers"][0] | {"image": image}
             response = self.patch(api, stored, {"spec": {"containers": [container]}}, self.ACCOUNT)
-            assert "the image of a privileged reservation pod does not change" in _told(response)
+            assert "the image of a privileged reservation pod does not change" in _message_of(response)
         label = {"metadata": {"labels": {"app": "other"}}}
-        assert "securityContext.privileged is true" in _told(self.patch(api, stored, label, self.ACCOUNT))
+        assert "securityContext.privileged is true" in _message_of(self.patch(api, stored, label, self.ACCOUNT))
 
     def test_after_overrides_never_a_privileged_pod_can_be_looked_after_and_removed(
         self, api: httpx2.Client, stored: str
@@ -401,9 +401,9 @@ class TestUpdates:
                 assert response.is_success, response.text
             pod = api.get(stored).json()
             pod["spec"]["containers"][0]["image"] = "busybox:2"
-            assert "no pod here may" in _told(api.put(stored, json=pod, params=DRY))
+            assert "no pod here may" in _message_of(api.put(stored, json=pod, params=DRY))
             ephemeral = {"spec": {"ephemeralContainers": [{"name": "in", "image": "busybox:1"}]}}
-            assert "no pod here may" in _told(self.patch(api, f"{stored}/ephemeralcontainers", ephemeral))
+            assert "no pod here may" in _message_of(self.patch(api, f"{stored}/ephemeralcontainers", ephemeral))
             assert api.delete(stored, params=DRY).is_success
 
 
@@ -419,9 +419,9 @@ def test_the_guard_has_no_type_errors_with_and_without_what_is_privileged(
     for policy in policies.values():
         _post(api, POLICIES, policy)
     try:
-        found = type_checks(cluster)
-        assert found["only-checked"] == found["never"] == {}
-        assert "undefined field 'absent'" in str(found["wrong"])
+        warnings = type_checks(cluster)
+        assert warnings["only-checked"] == warnings["never"] == {}
+        assert "undefined field 'absent'" in str(warnings["wrong"])
     finally:
         for name in policies:
             api.delete(f"{POLICIES}/{name}")

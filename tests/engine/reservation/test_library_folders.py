@@ -38,9 +38,13 @@ def api(
 def _given(pod: Json) -> tuple[str, list[str], list[str]]:
     """The search path, and the folders that are mounted, there and here."""
     [container] = pod["spec"]["containers"]
-    [path] = [each["value"] for each in container["env"] if each["name"] == "LD_LIBRARY_PATH"]
-    there = [each["hostPath"]["path"] for each in pod["spec"]["volumes"] if "hostPath" in each]
-    here = [each["mountPath"] for each in container["volumeMounts"] if "serviceaccount" not in each["mountPath"]]
+    [path] = [variable["value"] for variable in container["env"] if variable["name"] == "LD_LIBRARY_PATH"]
+    there = [volume["hostPath"]["path"] for volume in pod["spec"]["volumes"] if "hostPath" in volume]
+    here = [
+        volume_mount["mountPath"]
+        for volume_mount in container["volumeMounts"]
+        if "serviceaccount" not in volume_mount["mountPath"]
+    ]
     return path, there, here
 
 

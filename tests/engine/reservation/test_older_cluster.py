@@ -16,20 +16,20 @@ KINDS = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
 
 def _served(api: httpx2.Client, version: str) -> set[str]:
     answer = api.get(f"{GROUP}/{version}")
-    return {each["name"] for each in answer.json()["resources"]} if answer.is_success else set()
+    return {resource["name"] for resource in answer.json()["resources"]} if answer.is_success else set()
 
 
 def _objects(api: httpx2.Client, version: str) -> dict[str, str]:
     """The identity of each policy and binding, by name."""
     return {
-        f"{kind}/{each['metadata']['name']}": each["metadata"]["uid"]
+        f"{kind}/{item['metadata']['name']}": item["metadata"]["uid"]
         for kind in KINDS
-        for each in api.get(f"{GROUP}/{version}/{kind}").json()["items"]
+        for item in api.get(f"{GROUP}/{version}/{kind}").json()["items"]
     }
 
 
 def _tokens(stack: Stack) -> list[str]:
-    return [each["type"] for each in stack.resources() if ":MutatingAdmissionPolicy" in each["type"]]
+    return [resource["type"] for resource in stack.resources() if ":MutatingAdmissionPolicy" in resource["type"]]
 
 
 def _older(cluster: simulator.ControlPlane) -> Json:

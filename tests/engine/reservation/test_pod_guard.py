@@ -112,13 +112,13 @@ def test_pack_and_twin_agree_on_the_annotations_of_nv_fractions(api: httpx2.Clie
     eventually(lambda: not create(api, changed(plain(), "spec.hostPID", True), namespace).is_success)
     refused = set()
     given = {name: COMBINATIONS[name] for name in GIVEN_ALONE}
-    for each, asking in (NV_FRACTIONS | given).items():
+    for key, asking in (NV_FRACTIONS | given).items():
         for kind in KINDS:
             body = KINDS[kind](asking(plain()))
             response = create(api, body, namespace)
-            assert response.is_success != bool(findings(body, facts)), f"{each} of {kind}: {response.text}"
+            assert response.is_success != bool(findings(body, facts)), f"{key} of {kind}: {response.text}"
             assert response.is_success or f"'{name}'" in response.json()["message"], response.text
-            refused |= set() if response.is_success else {each}
+            refused |= set() if response.is_success else {key}
     assert refused == REFUSED_UNDER_NV_FRACTIONS | given.keys()
 
 
@@ -360,13 +360,15 @@ class TestUpdates:
         stored = post(api, path_of(body, GUARDED), body)
         differences = []
         for change in [*FORBIDDEN, *(change for change in CHANGES if change.allowed and change.check == "images")]:
-            wanted = KINDS[kind](change.apply(plain(f"updated-{kind.lower()}"), CONTAINER))
+            updated = KINDS[kind](change.apply(plain(f"updated-{kind.lower()}"), CONTAINER))
             there = (
                 "template" if kind == "PodTemplate" else "spec.jobTemplate" if kind == "CronJob" else "spec.template"
             )
-            update = changed(stored, there, wanted["template"] if kind == "PodTemplate" else wanted["spec"][there[5:]])
+            update = changed(
+                stored, there, updated["template"] if kind == "PodTemplate" else updated["spec"][there[5:]]
+            )
             difference = compare(
-                findings(wanted), api.put(path, json=without(update, "metadata.resourceVersion"), params=DRY)
+                findings(updated), api.put(path, json=without(update, "metadata.resourceVersion"), params=DRY)
             )
             if difference:
                 differences.append(f"{change.path}={change.value}: {difference}")
@@ -513,7 +515,7 @@ def test_a_pod_of_many_containers_is_judged_within_the_servers_budget(api: httpx
     pod = plain()
     many = [
         copy.deepcopy(pod["spec"]["containers"][0])
-        | {"name": f"c{index}", "env": [{"name": f"E{each}", "value": "x" * 20} for each in range(50)]}
+        | {"name": f"c{index}", "env": [{"name": f"E{number}", "value": "x" * 20} for number in range(50)]}
         for index in range(60)
     ]
     pod = changed(pod, "spec.containers", many)

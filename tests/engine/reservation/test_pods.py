@@ -137,9 +137,9 @@ def test_the_whole_pod_is_as_expected(api: httpx2.Client, golden: Golden, node: 
 
 @pytest.mark.parametrize("node", ["x86-1", UNLISTED])
 def test_on_a_node_that_the_stack_does_not_list_the_pod_stays_as_kai_made_it(api: httpx2.Client, node: str) -> None:
-    wanted = as_binder_creates(node)
-    [container] = created(api, wanted)["spec"]["containers"]
-    assert container["securityContext"] == wanted["spec"]["containers"][0]["securityContext"]
+    pod = as_binder_creates(node)
+    [container] = created(api, pod)["spec"]["containers"]
+    assert container["securityContext"] == pod["spec"]["containers"][0]["securityContext"]
     assert [e["name"] for e in container["env"]] == ["POD_NAME", "POD_NAMESPACE"]
     assert [m["mountPath"] for m in container["volumeMounts"]] == ["/var/run/secrets/kubernetes.io/serviceaccount"]
 
@@ -273,8 +273,8 @@ class TestTheGuard:
         headers = {"Content-Type": "application/merge-patch+json"}
         api.patch(node, json={"metadata": {"labels": {key: None}}}, headers=headers).raise_for_status()
         try:
-            told = "its node lacks the label kai-anywhere.io/platform=tegra"
-            eventually(lambda: told in create(api, as_binder_creates("jetson-1"), dry_run=True).text)
+            reason = "its node lacks the label kai-anywhere.io/platform=tegra"
+            eventually(lambda: reason in create(api, as_binder_creates("jetson-1"), dry_run=True).text)
             created(api, plain_pod("jetson-1"), user=None)
             created(api, as_binder_creates("x86-1"), dry_run=True)
         finally:
@@ -308,7 +308,7 @@ class TestTheIndex:
         later = api.patch(pod_path(pod), json={"metadata": {"labels": {"later": "yes"}}}, headers=MERGE)
         assert later.status_code == httpx2.codes.OK, later.text
         # The binder watches its pod until the annotation is there: every state since the pod was made.
-        states = [found for state in since(api, pod) if (found := said(state))]
+        states = [text for state in since(api, pod) if (text := said(state))]
         assert len(states) >= 2, "one for each patch"
         assert all(state == {INDEX: "0", UUID: GPU} for state in states)
 

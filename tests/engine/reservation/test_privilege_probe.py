@@ -151,7 +151,7 @@ def test_the_climb_ends_on_the_rung_that_holds_and_leaves_nothing(
 ) -> None:
     result = _probe(stack, board, {"libraries": CLOSED, "libraries-groups": HELD})
     assert _tried(board) == ["plain", "runtime-class", "variables", "libraries", "libraries-groups"]
-    assert [each.symptom for each in result.attempts] == [*3 * [Symptom.NO_LIBRARY], Symptom.CLOSED, Symptom.HELD]
+    assert [attempt.symptom for attempt in result.attempts] == [*3 * [Symptom.NO_LIBRARY], Symptom.CLOSED, Symptom.HELD]
     assert result.status == FOUND
     assert result.settings_to_write == {
         "reservation": {"privilege_by_node": {NODE: "devices"}, "supplemental_groups": [44, 104]}
@@ -173,7 +173,7 @@ def test_where_no_rung_holds_all_that_could_help_were_tried(
     assert {pod["metadata"]["namespace"] for pod in board.pods} == {NAMESPACE}
     plain, *_, privileged = (pod["spec"] for pod in board.pods)
     assert "hostPath" not in str(plain)
-    assert {each["name"] for each in plain["containers"][0]["env"]} == {"POD_NAME", "POD_NAMESPACE"}
+    assert {variable["name"] for variable in plain["containers"][0]["env"]} == {"POD_NAME", "POD_NAMESPACE"}
     assert plain["containers"][0]["securityContext"]["runAsUser"] == 10000
     assert privileged["containers"][0]["securityContext"]["privileged"] is True
     assert _reservation_pod_is_privileged(api)
@@ -197,7 +197,7 @@ def test_a_guard_that_refuses_the_pods_is_told(
     with _pod_guard(api, exempt=[]):
         result = _probe(stack, board, {})
     assert _tried(board) == []
-    assert (result.status, [each.symptom for each in result.attempts]) == (NOT_RUN, [Symptom.REFUSED])
+    assert (result.status, [attempt.symptom for attempt in result.attempts]) == (NOT_RUN, [Symptom.REFUSED])
     assert f"ValidatingAdmissionPolicy '{pod_guard.POD_GUARD}'" in result.attempts[0].evidence[0]
     assert "pod_guard.exempt_namespaces" in result.text()
     assert inventory(api) == before
@@ -296,7 +296,7 @@ def test_what_a_killed_probe_left_goes_with_the_next(
 ) -> None:
     command.kill()
     command.wait(60)
-    left = {each.partition("/")[0] for each in inventory(api) - before}
+    left = {name.partition("/")[0] for name in inventory(api) - before}
     assert left == {"Namespace", "ServiceAccount", "Role", "RoleBinding", "Pod"}
     result = _probe(stack, board, {"plain": HELD, "variables": HELD})
     assert _tried(board) == ["plain", "plain", "variables"]

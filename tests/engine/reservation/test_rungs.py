@@ -107,7 +107,7 @@ def _made(api: httpx2.Client, node: str) -> Json:
 
 
 def _host_paths(spec: Json) -> dict[str, str]:
-    return {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+    return {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
 
 
 def test_on_the_rung_none_kais_own_context_stays_and_groups_are_added(by_policy: dict[str, Json]) -> None:
@@ -116,9 +116,9 @@ def test_on_the_rung_none_kais_own_context_stays_and_groups_are_added(by_policy:
     assert spec["securityContext"] == {"supplementalGroups": [44, 104]}
     assert container["securityContext"] == as_binder_creates()["spec"]["containers"][0]["securityContext"]
     assert spec["runtimeClassName"] == "nvidia"
-    assert {each["name"]: each.get("value") for each in container["env"]}["LD_LIBRARY_PATH"] == LIBRARIES
+    assert {variable["name"]: variable.get("value") for variable in container["env"]}["LD_LIBRARY_PATH"] == LIBRARIES
     assert _host_paths(spec) == {}
-    assert [each["mountPath"] for each in container["volumeMounts"]] == [
+    assert [volume_mount["mountPath"] for volume_mount in container["volumeMounts"]] == [
         "/var/run/secrets/kubernetes.io/serviceaccount"
     ]
 
@@ -156,7 +156,7 @@ _LIBRARIES = [{"name": "nvidia-libs", "hostPath": {"path": LIBRARIES, "type": "D
 
 
 @pytest.mark.parametrize(
-    ("node", "path", "value", "told"),
+    ("node", "path", "value", "refusal"),
     [
         ("jetson-1", f"{CONTEXT}.privileged", True, "securityContext.privileged is true"),
         ("jetson-1", "spec.volumes", _LIBRARIES, "spec.volumes[nvidia-libs].hostPath is"),
@@ -169,7 +169,7 @@ _LIBRARIES = [{"name": "nvidia-libs", "hostPath": {"path": LIBRARIES, "type": "D
     ],
 )
 def test_the_guard_refuses_what_a_nodes_rung_does_not_give(
-    guarded: httpx2.Client, node: str, path: str, value: object, told: str
+    guarded: httpx2.Client, node: str, path: str, value: object, refusal: str
 ) -> None:
     pod = changed(as_binder_creates(node), path, value)
     if path == f"{CONTEXT}.privileged":
@@ -179,7 +179,7 @@ def test_the_guard_refuses_what_a_nodes_rung_does_not_give(
     assert not response.is_success
     message = response.json()["message"]
     assert f"ValidatingAdmissionPolicy '{GUARD}'" in message, message
-    assert told in message
+    assert refusal in message
 
 
 def test_a_kubelet_that_labels_its_node_moves_it_to_no_rung(guarded: httpx2.Client) -> None:

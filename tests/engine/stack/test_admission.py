@@ -84,8 +84,8 @@ def test_the_stack_makes_an_authority_once_and_rotates_it_by_name(stack: Stack, 
         return set(stack.up().changed)
 
     def held(name: str) -> Json:
-        found = api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{admission.NAME}-{name}")
-        return {} if found.status_code == httpx2.codes.NOT_FOUND else found.json()["data"]
+        secret = api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{admission.NAME}-{name}")
+        return {} if secret.status_code == httpx2.codes.NOT_FOUND else secret.json()["data"]
 
     def trusted() -> bytes:
         [hook] = api.get(_CONFIGURATION).json()["webhooks"]
@@ -103,7 +103,7 @@ def test_the_stack_makes_an_authority_once_and_rotates_it_by_name(stack: Stack, 
     assert trusted() == certificate("a") + certificate("b")
     assert "admission-deployment" in up("b", "a")
     volumes = api.get(_DEPLOYMENT).json()["spec"]["template"]["spec"]["volumes"]
-    assert {"secretName": f"{admission.NAME}-b", "defaultMode": 420} in [each.get("secret") for each in volumes]
+    assert {"secretName": f"{admission.NAME}-b", "defaultMode": 420} in [volume.get("secret") for volume in volumes]
     up("b")
     assert trusted() == certificate("b")
     assert held("a") == {}
@@ -145,8 +145,8 @@ def test_a_stack_goes_from_carrier_to_carrier(stack: Stack, api: httpx2.Client) 
 def test_destroy_takes_everything_away_again(stack: Stack, api: httpx2.Client) -> None:
     stack.destroy()
     ours = ("kai-anywhere", "gvirtus")
-    eventually(lambda: not [found for found in inventory(api) if any(mark in found for mark in ours)], within_s=240)
+    eventually(lambda: not [name for name in inventory(api) if any(mark in name for mark in ours)], within_seconds=240)
 
 
 def _policies(api: httpx2.Client) -> set[str]:
-    return {each["metadata"]["name"] for each in api.get(POLICIES).json()["items"]}
+    return {item["metadata"]["name"] for item in api.get(POLICIES).json()["items"]}

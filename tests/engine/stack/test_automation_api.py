@@ -45,7 +45,7 @@ def _run_program() -> None:
 
 
 def _types(stack: auto.Stack) -> list[str]:
-    return [each["type"] for each in (stack.export_stack().deployment or {}).get("resources", [])]
+    return [resource["type"] for resource in (stack.export_stack().deployment or {}).get("resources", [])]
 
 
 def test_up_installs_the_stack_and_follows_its_settings_and_destroy_removes_it(
@@ -73,7 +73,7 @@ def test_up_installs_the_stack_and_follows_its_settings_and_destroy_removes_it(
     assert outputs["platform"].value == "tegra"
     assert sorted(outputs["tegra_nodes"].value) == sorted(NODES)
     assert outputs["kai_version"].value == KAI_SCHEDULER.version.removeprefix("v")
-    assert [each for each in _types(stack) if each in {MANY, ONE}] == [MANY]
+    assert [type_ for type_ in _types(stack) if type_ in {MANY, ONE}] == [MANY]
     with connect(cluster) as api:
         assert len(api.get(policies).json()["items"]) == 2
         labels = {node: api.get(f"/api/v1/nodes/{node}").json()["metadata"]["labels"] for node in NODES}

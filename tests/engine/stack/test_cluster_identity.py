@@ -52,8 +52,8 @@ def use(kubeconfig: Path, context: str) -> None:
     kubeconfig.write_text(yaml.safe_dump(content | {"current-context": context}), encoding="utf-8")
 
 
-def _stack(folder: Path, control_plane: simulator.ControlPlane, kubeconfig: Path, found: dict[str, str]) -> Stack:
-    stack = Stack(folder, without(stack_settings(jetson(), control_plane), "cluster.kubeconfig"), found)
+def _stack(folder: Path, control_plane: simulator.ControlPlane, kubeconfig: Path, extra: dict[str, str]) -> Stack:
+    stack = Stack(folder, without(stack_settings(jetson(), control_plane), "cluster.kubeconfig"), extra)
     stack.environment["KUBECONFIG"] = str(kubeconfig)
     return stack
 
@@ -87,8 +87,10 @@ def urns(stack: Stack) -> set[str]:
 
 
 def uid(stack: Stack) -> str:
-    found = {r["outputs"].get("clusterIdentifier") for r in stack.resources() if r["type"].endswith(":kubernetes")}
-    return str(found.pop())
+    identifiers = {
+        r["outputs"].get("clusterIdentifier") for r in stack.resources() if r["type"].endswith(":kubernetes")
+    }
+    return str(identifiers.pop())
 
 
 def target(stack: Stack) -> Target:
@@ -167,4 +169,4 @@ def test_a_destroy_under_the_other_context_removes_ours_and_touches_nothing_of_t
         assert inventory(api) == theirs
     with connect(cluster) as api:
         assert not api.get("/api/v1/namespaces/kai-resource-reservation").is_success
-    assert not [each for each in stack.resources() if str(each["type"]).startswith("kubernetes:")]
+    assert not [resource for resource in stack.resources() if str(resource["type"]).startswith("kubernetes:")]

@@ -49,7 +49,7 @@ def _diagnosis(stack: Stack, cluster: simulator.ControlPlane) -> Diagnosis:
 
 def _problems(stack: Stack, cluster: simulator.ControlPlane) -> dict[str, set[str]]:
     return {
-        problem.cause.check.code: {each.check.code for each in problem.symptoms}
+        problem.cause.check.code: {symptom.check.code for symptom in problem.symptoms}
         for problem in _diagnosis(stack, cluster).problems
     }
 

@@ -204,7 +204,9 @@ def _killed_inside_helm_and_explained(stack: Stack, cluster: simulator.ControlPl
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with connect(cluster) as api:
         with held(api), stack.up_until_killed():
-            eventually(lambda: api.get(f"/apis/batch/v1/namespaces/{release}/jobs/{HOOK}").is_success, within_s=240)
+            eventually(
+                lambda: api.get(f"/apis/batch/v1/namespaces/{release}/jobs/{HOOK}").is_success, within_seconds=240
+            )
             assert api.get(secrets, params=half_done).json()["items"]
         assert "the stack is currently locked" in stack.up(expect=None).output
         stack.run("cancel", "--yes")

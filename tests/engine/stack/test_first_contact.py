@@ -99,7 +99,7 @@ def test_what_is_adopted_becomes_as_the_stack_says_though_a_run_was_killed_in_th
     nothing = stack.folder / "nothing.json"
     nothing.write_text(json.dumps({"version": 3, "deployment": {}}), encoding="utf-8")
     with stack.up_until_killed():
-        eventually(lambda: [_memory(api, node) for node in _NODES] == ["122880"] * len(_NODES), within_s=180)
+        eventually(lambda: [_memory(api, node) for node in _NODES] == ["122880"] * len(_NODES), within_seconds=180)
     stack.run("cancel", "--yes")
     # Helm installs beside the labels.
     take_back_half_done_releases(api)
@@ -257,8 +257,8 @@ def _change(api: httpx2.Client, path: str, patch: Json, *, manager: str = "kubec
 
 def _content(api: httpx2.Client, path: str) -> Any:  # noqa: ANN401 - JSON
     """An object without what every write changes."""
-    found = api.get(path).raise_for_status().json()
+    live = api.get(path).raise_for_status().json()
     return {
-        "metadata": {field: found["metadata"].get(field, {}) for field in ("labels", "annotations")},
-        "spec": found.get("spec"),
+        "metadata": {field: live["metadata"].get(field, {}) for field in ("labels", "annotations")},
+        "spec": live.get("spec"),
     }

@@ -19,9 +19,9 @@ def test_up_names_the_job_and_who_refuses_its_pod_and_goes_on_once_it_may_run(
     with stack.started() as run:
         assert run.stdout is not None
         with held(api):
-            told = next((line for line in run.stdout if "waiting for Job" in line), "nothing")
+            entry = next((line for line in run.stdout if "waiting for Job" in line), "nothing")
         said = run.stdout.read()
     assert run.returncode == 0, said
     hook = f"waiting for Job '{NAME}' in namespace 'gpu-operator', a hook of a Helm release: its pods are refused: "
-    assert hook in told
-    assert f"'{NAME}'" in told.partition(hook)[2], "the policy is named"
+    assert hook in entry
+    assert f"'{NAME}'" in entry.partition(hook)[2], "the policy is named"

@@ -77,7 +77,7 @@ def _running(api: httpx2.Client, path: str, count: int) -> bool:
 
 
 def _uids(api: httpx2.Client, path: str) -> dict[str, str]:
-    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in api.get(path).json()["items"]}
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in api.get(path).json()["items"]}
 
 
 def _binder_image(api: httpx2.Client) -> str:

@@ -54,14 +54,14 @@ def stack(
 def test_down_says_what_it_can_not_see_and_changes_nothing(stack: Stack, api: httpx2.Client, before: Json) -> None:
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with held(api), stack.up_until_killed():
-        eventually(lambda: api.get(f"{_NAMESPACE}/secrets", params=half_done).json()["items"], within_s=180)
+        eventually(lambda: api.get(f"{_NAMESPACE}/secrets", params=half_done).json()["items"], within_seconds=180)
     assert _marks(api, _NAMESPACE) != before
     stack.run("cancel", "--yes")
     target = Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ())
-    there, known = inventory(api), stack.resources()
+    there, resources = inventory(api), stack.resources()
     with pytest.raises(OperationError, match="was making gpu-operator, or is at work"):
         engine.destroy(target, "--yes", "--skip-preview")
-    assert stack.resources() == known
+    assert stack.resources() == resources
     assert there - inventory(api) == set()
 
 

@@ -46,13 +46,13 @@ def stack(
 
 
 @contextmanager
-def _taken_away_by_hand(api: httpx2.Client, told: list[str] | None = None) -> Iterator[None]:
+def _taken_away_by_hand(api: httpx2.Client, lines: list[str] | None = None) -> Iterator[None]:
     """Somebody deletes the Job, once it was told of where that is to be waited for."""
 
     def wait_and_delete() -> None:
-        eventually(lambda: api.get(_JOB).is_success, within_s=300)
-        if told is not None:
-            eventually(lambda: any("are refused" in line for line in told), within_s=120)
+        eventually(lambda: api.get(_JOB).is_success, within_seconds=300)
+        if lines is not None:
+            eventually(lambda: any("are refused" in line for line in lines), within_seconds=120)
         api.delete(_JOB, params={"propagationPolicy": "Background"}).raise_for_status()
 
     somebody = threading.Thread(target=wait_and_delete)
@@ -63,7 +63,7 @@ def _taken_away_by_hand(api: httpx2.Client, told: list[str] | None = None) -> It
 
 def _killed_in_the_last_hook(stack: Stack, api: httpx2.Client) -> None:
     with stack.up_until_killed("destroy"):
-        eventually(lambda: api.get(_JOB).is_success, within_s=300)
+        eventually(lambda: api.get(_JOB).is_success, within_seconds=300)
     stack.run("cancel", "--yes")
     assert api.get(_SECRETS, params=_UNINSTALLING).json()["items"]
 
@@ -72,21 +72,21 @@ def test_down_goes_on_after_a_kill_says_what_helm_waits_for_and_leaves_nothing(
     stack: Stack, api: httpx2.Client, before: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.up()
-    told: list[str] = []
-    monkeypatch.setattr("operations.engine.say", told.append)
+    lines: list[str] = []
+    monkeypatch.setattr("operations.engine.say", lines.append)
     monkeypatch.setattr("operations.destroying.LOOK_SECONDS", 1.0)
     monkeypatch.setattr("cluster.going._HOOK_SECONDS", 2.0)
     target = Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ())
     with held(api, _NAME):
         _killed_in_the_last_hook(stack, api)
         assert "Helm release 'kai-scheduler' is 'uninstalling'" in stack.up(expect=None).output
-        with _taken_away_by_hand(api, told):
+        with _taken_away_by_hand(api, lines):
             engine.destroy(target, "--yes", "--skip-preview")
-    assert f"removed ClusterRole/{_NAME}, which a hook of a killed run left in Helm's way" in told
-    [waits] = [line for line in told if line.startswith("waiting for Job") and "are refused" in line][:1]
+    assert f"removed ClusterRole/{_NAME}, which a hook of a killed run left in Helm's way" in lines
+    [waits] = [line for line in lines if line.startswith("waiting for Job") and "are refused" in line][:1]
     assert "'post-delete-cleanup' in namespace 'kai-scheduler', a hook of a Helm release: its pods" in waits
     assert "ValidatingAdmissionPolicy 'in-the-way'" in waits
-    assert told[-1].startswith("removed Config/kai-config")
+    assert lines[-1].startswith("removed Config/kai-config")
     eventually(lambda: left_behind(api, before) == set())
     assert stack.resources() == []
 
@@ -96,15 +96,15 @@ def test_what_a_last_hook_left_that_a_dead_webhook_refused_goes_with_the_next_do
 ) -> None:
     """Helm makes the hook's rights, fails at its Job, and has forgotten the release by then."""
     stack.up()
-    told: list[str] = []
-    monkeypatch.setattr("operations.engine.say", told.append)
+    lines: list[str] = []
+    monkeypatch.setattr("operations.engine.say", lines.append)
     target = Target(stack.name, parse(stack.settings), stack.folder, stack.environment, ())
     with judged_by_nobody(api, "batch", "jobs"), pytest.raises(OperationError, match="pulumi destroy failed"):
         engine.destroy(target, "--yes", "--skip-preview")
     assert api.get(_ROLE).is_success
     engine.destroy(target, "--yes", "--skip-preview")
-    assert f"removed ClusterRole/{_NAME}, which the last hook of KAI's chart left" in told
-    assert told[-1].startswith("removed Config/kai-config")
+    assert f"removed ClusterRole/{_NAME}, which the last hook of KAI's chart left" in lines
+    assert lines[-1].startswith("removed Config/kai-config")
     eventually(lambda: left_behind(api, before) == set())
     assert stack.resources() == []
 

@@ -128,10 +128,10 @@ def test_queues_exist_and_follow_the_settings(stack: Stack, api: httpx2.Client) 
     before = stack.settings
     stack.settings = changed(before, "kai.queues", {"night": {"parent": "default-parent-queue", "gpu": {"quota": 2}}})
     assert stack.up().changes["create"] == 1
-    found = {q["metadata"]["name"]: q["spec"] for q in api.get(_QUEUES).json()["items"]}
-    assert set(found) == {"default-parent-queue", "default-queue", "night"}
-    assert found["night"]["parentQueue"] == "default-parent-queue"
-    assert found["night"]["resources"]["gpu"] == {"quota": 2, "limit": -1, "overQuotaWeight": 1}
+    queues = {q["metadata"]["name"]: q["spec"] for q in api.get(_QUEUES).json()["items"]}
+    assert set(queues) == {"default-parent-queue", "default-queue", "night"}
+    assert queues["night"]["parentQueue"] == "default-parent-queue"
+    assert queues["night"]["resources"]["gpu"] == {"quota": 2, "limit": -1, "overQuotaWeight": 1}
     assert _leaving(stack, stack.settings) == []
     assert _leaving(stack, before) == []
     for name, queue in (("trains", "night"), ("elsewhere", "default-queue")):

@@ -23,7 +23,7 @@ def test_neither_up_nor_down_takes_it(
     before, stack = inventory(api), new_stack(jetson())
     stack.up()
     api.delete(_NAMESPACE).raise_for_status()
-    eventually(lambda: api.get(_NAMESPACE).status_code == httpx2.codes.NOT_FOUND, within_s=120)
+    eventually(lambda: api.get(_NAMESPACE).status_code == httpx2.codes.NOT_FOUND, within_seconds=120)
     by_hand = {"fieldManager": "kubectl-create"}
     api.post("/api/v1/namespaces", params=by_hand, json={"metadata": {"name": "kai-scheduler"}}).raise_for_status()
     api.post(f"{_NAMESPACE}/secrets", params=by_hand, json={"metadata": {"name": "site"}}).raise_for_status()
@@ -37,7 +37,7 @@ def test_neither_up_nor_down_takes_it(
         engine.destroy(target, "--yes", "--skip-preview")
     assert says in str(caught.value)
     assert api.get(f"{_NAMESPACE}/secrets/site").is_success
-    [urn] = [each["urn"] for each in stack.resources() if each["urn"].endswith("::kai-scheduler-namespace")]
+    [urn] = [resource["urn"] for resource in stack.resources() if resource["urn"].endswith("::kai-scheduler-namespace")]
     stack.run("state", "delete", urn, "--target-dependents", "--yes")
     rollback_of(stack, monkeypatch)()
     assert stack.resources() == []

@@ -57,7 +57,7 @@ def stack(
 
 
 def _types(stack: Stack) -> list[str]:
-    return [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}]
+    return [resource["type"] for resource in stack.resources() if resource["type"] in {MANY, ONE}]
 
 
 def _node(api: httpx2.Client, name: str) -> Any:  # noqa: ANN401 - JSON
@@ -127,7 +127,7 @@ def test_a_stack_grows_to_many_nodes_and_shrinks_again_and_no_label_goes_in_betw
     assert _types(stack) == [ONE] * 2
     assert {node: _labels(api, node) for node in nodes[:2]} == {node: labels[node] for node in nodes[:2]}
     assert not any(PLATFORM in _labels(api, node) for node in NODES[2:])
-    managers = {each["manager"] for each in _node(api, "jetson-1")["managedFields"]}
+    managers = {managed_field["manager"] for managed_field in _node(api, "jetson-1")["managedFields"]}
     assert not any(manager.endswith("/node-labels") for manager in managers)
 
 

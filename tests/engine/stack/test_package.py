@@ -106,7 +106,7 @@ def test_a_program_in_yaml_installs_the_stack_with_many_nodes_and_removes_it(
         assert "'gpu-operator' exists already and is not this stack's" in refused.output
         _rewrite(stack, changed(with_nodes(settings), "cluster.adopt", ["Namespace/gpu-operator"]))
         assert stack.up().changes["create"] > 20
-        assert [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}] == [MANY]
+        assert [resource["type"] for resource in stack.resources() if resource["type"] in {MANY, ONE}] == [MANY]
         labels = api.get("/api/v1/nodes/jetson-1").json()["metadata"]["labels"]
         assert labels["nvidia.com/gpu.memory"] == "28672"
         assert labels["kai-anywhere.io/platform"] == "tegra"

@@ -265,7 +265,7 @@ def test_a_program_in_typescript_makes_what_the_one_in_yaml_makes(
     assert nodes in text
     program.write_text(text.replace(nodes, json.dumps(settings["platform"]["tegra_nodes"])), encoding="utf-8")
     assert stack.up().changes["create"] > 20
-    assert [each["type"] for each in stack.resources() if each["type"] in {MANY, ONE}] == [MANY]
+    assert [resource["type"] for resource in stack.resources() if resource["type"] in {MANY, ONE}] == [MANY]
     _schema(machine, tmp_path)
     (stack.folder / "Pulumi.yaml").write_text(yaml.safe_dump(_project()), encoding="utf-8")
     settings = stack_settings(settings, cluster)
@@ -273,9 +273,9 @@ def test_a_program_in_typescript_makes_what_the_one_in_yaml_makes(
     stack.settings = settings
     assert set(stack.preview().changes) == {"same"}
     versions = {
-        each["inputs"]["version"]
-        for each in stack.resources()
-        if each["type"] == "pulumi:providers:kai-anywhere" and "version" in each["inputs"]
+        resource["inputs"]["version"]
+        for resource in stack.resources()
+        if resource["type"] == "pulumi:providers:kai-anywhere" and "version" in resource["inputs"]
     }
     assert versions == {_VERSION}
     stack.destroy()

@@ -92,8 +92,10 @@ def test_a_priority_class_under_the_name_of_one_of_kais_is_told_unless_it_is_kai
     api.post(path, json={"metadata": metadata, "value": 1000}).raise_for_status()
     try:
         # Of the simulator's chart, which is a local one, nobody knows whether it brings any.
-        told = [warning for warning in _preflight(cluster).warnings if "has PriorityClass 'train' already" in warning]
-        assert len(told) == warns
+        warnings = [
+            warning for warning in _preflight(cluster).warnings if "has PriorityClass 'train' already" in warning
+        ]
+        assert len(warnings) == warns
     finally:
         api.delete(f"{path}/train").raise_for_status()
 

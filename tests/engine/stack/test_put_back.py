@@ -53,8 +53,8 @@ def _namespaces(api: httpx2.Client) -> set[str]:
 
 
 def _is_available(api: httpx2.Client, namespace: str) -> bool:
-    found = api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/only").json()
-    return bool(found["status"].get("availableReplicas"))
+    deployment = api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/only").json()
+    return bool(deployment["status"].get("availableReplicas"))
 
 
 def _toolkit(api: httpx2.Client, node: str) -> str | None:

@@ -140,13 +140,16 @@ def api(api: httpx2.Client, cluster: simulator.ControlPlane) -> httpx2.Client:
 @pytest.fixture(scope="module")
 def random_stacks(cluster: simulator.ControlPlane) -> dict[str, list[Json]]:
     """For each kind of platform in turn, twice, the stack that says most of what no stack before it has said."""
-    found = [_on_the_simulator(stack, cluster) for stack in drawn(_DRAWN, _SEED)]
+    candidates = [_on_the_simulator(stack, cluster) for stack in drawn(_DRAWN, _SEED)]
     chosen: dict[str, list[Json]] = {kind: [] for kind in _KINDS}
-    known: set[tuple[str, str]] = set()
+    said_before: set[tuple[str, str]] = set()
     for kind in _KINDS * 2:
-        best = max((each for each in found if _is_of(each, kind)), key=lambda each: len(_fields(each) - known))
+        best = max(
+            (candidate for candidate in candidates if _is_of(candidate, kind)),
+            key=lambda candidate: len(_fields(candidate) - said_before),
+        )
         chosen[kind].append(best)
-        known |= _fields(best)
+        said_before |= _fields(best)
     return chosen
 
 
@@ -254,7 +257,7 @@ def test_a_stack_becomes_what_other_random_settings_say(
     left, desired = _planned(settings) - _planned(others), _planned(others)
     assert left
     assert desired
-    eventually(lambda: not left & inventory(api), within_s=60)
+    eventually(lambda: not left & inventory(api), within_seconds=60)
     assert desired <= inventory(api)
 
 
@@ -263,18 +266,21 @@ def test_destroy_of_random_settings_leaves_nothing_and_gives_back_what_was_there
 ) -> None:
     stack.run("destroy", *_WITH_THE_PROGRAM)
     assert stack.resources() == []
-    eventually(lambda: not _differing(before, _everything(api)), within_s=60)
+    eventually(lambda: not _differing(before, _everything(api)), within_seconds=60)
 
 
 def _is_privileged_on_tegra_alone(settings: Json, api: httpx2.Client) -> None:
     # The GPU Operator's operands and the frontends' device plugin are so by somebody else's design (docs/policy.md).
-    found = _privileged(api) - {f"Namespace {_operators_namespace(settings)}", "Namespace gvirtus-frontends"}
-    assert found <= _OF_TEGRA if settings["platform"]["kind"] == "tegra" else found == set()
+    privileged = _privileged(api) - {f"Namespace {_operators_namespace(settings)}", "Namespace gvirtus-frontends"}
+    assert privileged <= _OF_TEGRA if settings["platform"]["kind"] == "tegra" else privileged == set()
 
 
 def _planned(settings: Json) -> set[str]:
     """The stack's objects as an inventory names them."""
-    metadata = [(each["kind"], each["metadata"]) for each in planned_objects(parse(settings)).values()]
+    metadata = [
+        (planned_object["kind"], planned_object["metadata"])
+        for planned_object in planned_objects(parse(settings)).values()
+    ]
     return {f"{kind}/{of.get('namespace', '')}/{of['name']}" for kind, of in metadata}
 
 
@@ -302,18 +308,18 @@ def _privileged(api: httpx2.Client) -> set[str]:
     """Who may be privileged, and what makes pods so."""
     enforced = "pod-security.kubernetes.io/enforce"
     namespaces = _items(api, "/api/v1/namespaces")
-    found = {
+    fields = {
         f"Namespace {name}"
         for name, made in namespaces.items()
         if made["metadata"]["labels"].get(enforced) == "privileged"
     }
     policies = _items(api, "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies")
-    found |= {f"MutatingAdmissionPolicy {name}" for name, made in policies.items() if "privileged" in json.dumps(made)}
+    fields |= {f"MutatingAdmissionPolicy {name}" for name, made in policies.items() if "privileged" in json.dumps(made)}
     for name, pod in _items(api, "/api/v1/pods").items():
         contexts = [container.get("securityContext") or {} for container in pod["spec"]["containers"]]
         if pod["spec"].get("hostNetwork") or any(context.get("privileged") for context in contexts):
-            found.add(f"Pod {name}")
-    return found
+            fields.add(f"Pod {name}")
+    return fields
 
 
 def _everything(api: httpx2.Client) -> dict[str, Any]:
@@ -322,13 +328,15 @@ def _everything(api: httpx2.Client) -> dict[str, Any]:
     Without the labels that the GPU Operator writes itself: it leaves them on nodes when it is uninstalled
     (https://github.com/NVIDIA/gpu-operator/issues/1391). Its switches are `true` then; ours are `false`.
     """
-    found: dict[str, Any] = {each: True for each in inventory(api) if not each.startswith("Node/")}
+    objects: dict[str, Any] = {name: True for name in inventory(api) if not name.startswith("Node/")}
     for kind, plural in (("Node", "nodes"), ("Namespace", "namespaces")):
         for name, item in _items(api, f"/api/v1/{plural}").items():
             labels = item["metadata"]["labels"].items()
-            found[f"labels of {kind} {name}"] = {key: text for key, text in labels if not _is_the_operators(key, text)}
-            found[f"annotations of {kind} {name}"] = item["metadata"].get("annotations", {})
-    return found
+            objects[f"labels of {kind} {name}"] = {
+                key: text for key, text in labels if not _is_the_operators(key, text)
+            }
+            objects[f"annotations of {kind} {name}"] = item["metadata"].get("annotations", {})
+    return objects
 
 
 def _is_the_operators(label: str, value: str) -> bool:
@@ -337,7 +345,7 @@ def _is_the_operators(label: str, value: str) -> bool:
 
 def _differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {
-        each: (before.get(each), after.get(each))
-        for each in before.keys() | after.keys()
-        if before.get(each) != after.get(each)
+        name: (before.get(name), after.get(name))
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name)
     }

@@ -79,13 +79,13 @@ def test_a_run_killed_between_objects_goes_on_where_it_was(stack: Stack, cluster
     queue = "/apis/scheduling.run.ai/v2/queues/edge"
     with connect(cluster) as api:
         with stack.up_until_killed():
-            eventually(exists(api, "/api/v1/namespaces/kai-resource-reservation"), within_s=180)
+            eventually(exists(api, "/api/v1/namespaces/kai-resource-reservation"), within_seconds=180)
         assert not exists(api, queue)(), "it was killed among its first objects"
         assert "the stack is currently locked" in stack.up(expect=None).output
         stack.run("cancel", "--yes")
         # It goes on, past both releases of Helm, up to where it is killed once more.
         with stack.up_until_killed():
-            eventually(exists(api, queue), within_s=180)
+            eventually(exists(api, queue), within_seconds=180)
         assert "the stack is currently locked" in stack.up(expect=None).output
         follow(stack, "A run was killed")
         after = inventory(api)
@@ -114,7 +114,7 @@ class TestADeployedStack:
         half_done = {"labelSelector": "owner=helm,status=pending-upgrade"}
         with connect(cluster) as api:
             with deployed.up_until_killed():
-                eventually(lambda: api.get(secrets, params=half_done).json()["items"], within_s=180)
+                eventually(lambda: api.get(secrets, params=half_done).json()["items"], within_seconds=180)
             simulator.up(cluster.folder)
             deployed.run("cancel", "--yes")
             run = deployed.up(expect=None)
@@ -137,7 +137,7 @@ class TestADeployedStack:
         with deployed.started() as first, connect(cluster) as api:
             eventually(
                 lambda: api.get("/api/v1/namespaces/kai-scheduler/secrets", params=at_work).json()["items"],
-                within_s=180,
+                within_seconds=180,
             )
             second = deployed.up(expect=None)
             simulator.up(cluster.folder)

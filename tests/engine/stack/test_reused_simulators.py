@@ -49,7 +49,7 @@ def test_whoever_gets_it_next_finds_it_as_after_its_start(
         assert _definitions(api) | inventory(api) == before
         assert _nodes(api) == nodes
         assert "team" not in api.get("/api/v1/namespaces/default").json()["metadata"]["labels"]
-        assert {each["involvedObject"]["kind"] for each in api.get("/api/v1/events").json()["items"]} == {"Node"}
+        assert {item["involvedObject"]["kind"] for item in api.get("/api/v1/events").json()["items"]} == {"Node"}
         Stack(tmp_path / "again", stack_settings(jetson(), second), engine_environment).up()
 
 
@@ -83,7 +83,7 @@ def _started(state: records.Records | None) -> set[tuple[int, str]]:
 
 
 def _definitions(api: httpx2.Client) -> set[str]:
-    return {each["metadata"]["name"] for each in api.get(_DEFINITIONS).json()["items"]}
+    return {item["metadata"]["name"] for item in api.get(_DEFINITIONS).json()["items"]}
 
 
 def _nodes(api: httpx2.Client) -> dict[str, Json]:

@@ -81,14 +81,16 @@ def of_the_guide(first_line: str) -> list[str]:
 
 def definitions(api: httpx2.Client) -> set[str]:
     items = api.get(_CRDS).json()["items"]
-    return {each["metadata"]["name"] for each in items if each["spec"]["group"] in _GROUPS}
+    return {item["metadata"]["name"] for item in items if item["spec"]["group"] in _GROUPS}
 
 
 def killed_in_helm(stack: Stack, api: httpx2.Client, reached: Callable[[], bool]) -> None:
     """An `up` that is killed while Helm waits for a hook of a release."""
     half_done = {"labelSelector": "owner=helm,status=pending-install"}
     with held(api), stack.up_until_killed():
-        eventually(lambda: api.get(_SECRETS.format("gpu-operator"), params=half_done).json()["items"], within_s=180)
+        eventually(
+            lambda: api.get(_SECRETS.format("gpu-operator"), params=half_done).json()["items"], within_seconds=180
+        )
         eventually(reached)
 
 

@@ -166,7 +166,7 @@ def test_two_at_once_one_is_told_who_works_on_the_stack(anna: Person, ben: Perso
         stderr=subprocess.DEVNULL,
     ) as running:
         try:
-            eventually(lambda: runs(tmp_path) == 1, within_s=180)
+            eventually(lambda: runs(tmp_path) == 1, within_seconds=180)
             output = up(ben, expect=None)
             assert "the stack is currently locked by 1 lock(s)" in output
             assert f"(pid {running.pid})" in output

@@ -25,8 +25,8 @@ def _here(settings: Json, control_plane: simulator.ControlPlane) -> Json:
     settings = changed(stack_settings(settings, control_plane), "cluster.context", None)
     for kind in settings["platform"].keys() & {"tegra_nodes", "unified_memory_nodes"}:
         nodes = settings["platform"][kind] or {}
-        known = {node: {"gpu_memory_mib": 28672} | (said or {}) for node, said in nodes.items()}
-        settings = changed(settings, f"platform.{kind}", known)
+        nodes_said = {node: {"gpu_memory_mib": 28672} | (said or {}) for node, said in nodes.items()}
+        settings = changed(settings, f"platform.{kind}", nodes_said)
     return changed(settings, "hosts", {})
 
 
@@ -116,8 +116,8 @@ def test_what_pulumi_writes_as_another_type_is_refused_with_the_way_out(
         shell(f"pulumi config set --path {key} {value}", stack.folder, stack.environment)
     output = stack.run("preview", expect=None).output
     for key, _, says, _ in wrong:
-        _, found, after = output.partition(key)
-        assert found
+        _, separator, after = output.partition(key)
+        assert separator
         assert says in after.partition("kai-anywhere:settings.")[0], key
     for key, value, _, way_out in wrong:
         shell(way_out.format(key=key, value=value), stack.folder, stack.environment)

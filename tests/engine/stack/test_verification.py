@@ -22,7 +22,7 @@ def stack(new_stack: Callable[[Json], Stack]) -> Stack:
 
 
 def test_the_second_up_changes_nothing_and_what_it_asks_about_is_never_there(stack: Stack, api: httpx2.Client) -> None:
-    [component] = [each for each in stack.resources() if each["type"].endswith(":Verification")]
+    [component] = [resource for resource in stack.resources() if resource["type"].endswith(":Verification")]
     assert "reservation pods to get what the stack says" in component["outputs"]["checked"]
     again = stack.up()
     assert again.changes.keys() == {"same"}

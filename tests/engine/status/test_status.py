@@ -100,7 +100,7 @@ def test_its_json_keeps_to_the_documented_schema(scripted: simulator.ControlPlan
     status = json.loads(done.stdout)
     judge(json.loads((ROOT / "docs" / "status.schema.json").read_text(encoding="utf-8"))).validate(status)
     assert status["unseen"] == []
-    assert [each["name"] for each in status["pending"]] == ["arm-2"]
+    assert [variable["name"] for variable in status["pending"]] == ["arm-2"]
 
 
 def test_its_page_is_written(scripted: simulator.ControlPlane, tmp_path: Path) -> None:

@@ -137,8 +137,8 @@ def _lives(team: Team, way: Way, api: httpx2.Client) -> None:
 
 def _version_in_the_fleet(team: Team) -> str:
     """What the table of all sites has of this one."""
-    told = team.types(f"{ROOT / 'bin' / 'kai-anywhere'} fleet status {STACK} --folder . --json 2>/dev/null")
-    [site] = json.loads(told)["sites"]
+    printed = team.types(f"{ROOT / 'bin' / 'kai-anywhere'} fleet status {STACK} --folder . --json 2>/dev/null")
+    [site] = json.loads(printed)["sites"]
     assert site["kai"] == KAI_SCHEDULER.version.removeprefix("v"), "which no template makes an output of the stack"
     return str(site["version"])
 

@@ -16,9 +16,9 @@ from testbed.stacks import Json
 from tests.support.pods.reservation_cases import as_binder_creates
 
 NAMESPACE = reservation.NAMESPACE
-LIFETIME_S = 120
+LIFETIME_SECONDS = 120
 """Of a certificate: each one that a test finds is renewed and expires within two minutes."""
-PROPAGATION_S = 5
+PROPAGATION_SECONDS = 5
 
 
 def pods(namespace: str = NAMESPACE) -> str:
@@ -73,7 +73,9 @@ def all_of(count: int, condition: Callable[[], bool]) -> bool:
 
 def reviews(server: Deployment, mutation: str, *results: str) -> float:
     """How many reviews of a mutation the replicas answered with these outcomes."""
-    samples = [f'kai_anywhere_admission_reviews_total{{mutation="{mutation}",outcome="{each}"}}' for each in results]
+    samples = [
+        f'kai_anywhere_admission_reviews_total{{mutation="{mutation}",outcome="{result}"}}' for result in results
+    ]
     return sum(replica.metric(sample) for replica in server.replicas for sample in samples)
 
 
@@ -103,11 +105,11 @@ class Load:
         failures: the answers that were no pod with the overrides.
     """
 
-    def __init__(self, api: httpx2.Client, *, pause_s: float = 0) -> None:
+    def __init__(self, api: httpx2.Client, *, pause_seconds: float = 0) -> None:
         self.answered = 0
         self.failures: list[str] = []
         self._api = api
-        self._pause_s = pause_s
+        self._pause_seconds = pause_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -125,4 +127,4 @@ class Load:
             if answer.status_code != httpx2.codes.CREATED or not is_mutated(answer.json()):
                 self.failures.append(answer.text)
             self.answered += 1
-            self._stop.wait(self._pause_s)
+            self._stop.wait(self._pause_seconds)

@@ -163,20 +163,20 @@ def post(api: httpx2.Client, manifest: Manifest) -> str:
     return f"{path}/{manifest['metadata']['name']}"
 
 
-def create(api: httpx2.Client, wanted: Json, *, dry_run: bool = True) -> httpx2.Response:
-    path = f"/api/v1/namespaces/{wanted['metadata']['namespace']}/pods"
-    return api.post(path, json=wanted, params={"dryRun": "All"} if dry_run else {})
+def create(api: httpx2.Client, new_pod: Json, *, dry_run: bool = True) -> httpx2.Response:
+    path = f"/api/v1/namespaces/{new_pod['metadata']['namespace']}/pods"
+    return api.post(path, json=new_pod, params={"dryRun": "All"} if dry_run else {})
 
 
-def created(api: httpx2.Client, wanted: Json, *, dry_run: bool = True) -> Json:
-    response = create(api, wanted, dry_run=dry_run)
+def created(api: httpx2.Client, new_pod: Json, *, dry_run: bool = True) -> Json:
+    response = create(api, new_pod, dry_run=dry_run)
     assert response.status_code == httpx2.codes.CREATED, response.text
     answer: Json = response.json()
     return answer
 
 
-def refused(api: httpx2.Client, wanted: Json) -> str:
-    response = create(api, wanted)
+def refused(api: httpx2.Client, new_pod: Json) -> str:
+    response = create(api, new_pod)
     assert response.status_code == httpx2.codes.UNPROCESSABLE_CONTENT, response.text
     return str(response.json()["message"])
 
@@ -203,9 +203,9 @@ def stable(of: Json) -> Json:
     return result
 
 
-def as_defaulted(api: httpx2.Client, wanted: Json) -> Json:
+def as_defaulted(api: httpx2.Client, new_pod: Json) -> Json:
     """What the API server makes of the pod while no policy of ours looks at it; the label is put back."""
-    plain = unlabelled(wanted)
+    plain = unlabelled(new_pod)
     # A selector of ours would be the ordinary pods' one.
     gpu = [c.pop("resources", None) for c in plain["spec"]["containers"]]
     result = created(api, plain)

@@ -43,15 +43,15 @@ ENDPOINTS = backends.endpoints(REMOTE, ADDRESSES)
 _MUTATION = mutations(stack_of(gvirtus_webhook()))["gvirtus"]
 
 
-def served(wanted: Json) -> Json:
+def served(new_pod: Json) -> Json:
     """The pod as the admission server makes it."""
-    return dict(_MUTATION.apply(wanted, ENDPOINTS)[0])
+    return dict(_MUTATION.apply(new_pod, ENDPOINTS)[0])
 
 
-def refusal(wanted: Json) -> str:
+def refusal(new_pod: Json) -> str:
     """Why the admission server refuses the pod."""
     with pytest.raises(RefusalError) as caught:
-        served(wanted)
+        served(new_pod)
     return str(caught.value)
 
 
@@ -90,9 +90,9 @@ class CarrierTests:
 
     @pytest.mark.parametrize("name", CASES)
     def test_a_pod_becomes_what_the_server_says(self, api: httpx2.Client, name: str) -> None:
-        wanted = CASES[name]()
-        expected = self.placed(served(as_defaulted(api, wanted)))
-        got = created(api, wanted)
+        new_pod = CASES[name]()
+        expected = self.placed(served(as_defaulted(api, new_pod)))
+        got = created(api, new_pod)
         assert stable(got) == stable(expected)
 
     @pytest.mark.parametrize("name", CASES)
@@ -122,24 +122,24 @@ class CarrierTests:
 
     @pytest.mark.parametrize("value", ["false", "True", "1", ""])
     def test_a_pod_that_does_not_ask_is_left_alone(self, api: httpx2.Client, value: str) -> None:
-        wanted = pod()
-        wanted["metadata"]["labels"][ENABLED_LABEL] = value
-        made = created(api, wanted)
+        new_pod = pod()
+        new_pod["metadata"]["labels"][ENABLED_LABEL] = value
+        made = created(api, new_pod)
         assert "annotations" not in made["metadata"]
         assert "env" not in made["spec"]["containers"][0]
 
     @pytest.mark.parametrize("name", ["nowhere", "", "GPU-A"])
     def test_an_unknown_backend_is_refused_with_the_names_that_there_are(self, api: httpx2.Client, name: str) -> None:
-        wanted = annotated(gvirtus_io__backend=name)
-        message = refused(api, wanted)
-        assert refusal(wanted) in message
+        new_pod = annotated(gvirtus_io__backend=name)
+        message = refused(api, new_pod)
+        assert refusal(new_pod) in message
         assert "gpu-a, gpu-b, gpu-c; without it, pods get gpu-a" in message
 
     def test_a_volume_in_the_way_is_refused(self, api: httpx2.Client) -> None:
-        wanted = pod()
-        wanted["spec"]["volumes"] = [{"name": VOLUME, "emptyDir": {}}]
-        message = refused(api, wanted)
-        assert refusal(wanted) in message
+        new_pod = pod()
+        new_pod["spec"]["volumes"] = [{"name": VOLUME, "emptyDir": {}}]
+        message = refused(api, new_pod)
+        assert refusal(new_pod) in message
         assert "rename your volume" in message
 
     @pytest.mark.parametrize("labelled", [True, False])
@@ -147,31 +147,31 @@ class CarrierTests:
     def test_a_pod_without_containers_is_refused_in_kubernetes_own_words(
         self, api: httpx2.Client, spec: Json, labelled: bool
     ) -> None:
-        wanted = (pod() if labelled else unlabelled(pod())) | {"spec": spec}
-        assert refused(api, wanted) == 'Pod "app" is invalid: spec.containers: Required value'
+        new_pod = (pod() if labelled else unlabelled(pod())) | {"spec": spec}
+        assert refused(api, new_pod) == 'Pod "app" is invalid: spec.containers: Required value'
 
     @pytest.mark.parametrize("where", ["containers", "initContainers"])
     @pytest.mark.parametrize("path", [PATH, f"{PATH}/"])
     def test_a_mount_in_the_way_is_refused(self, api: httpx2.Client, where: str, path: str) -> None:
-        wanted = pod()
-        wanted["spec"]["volumes"] = [{"name": "mine", "emptyDir": {}}]
+        new_pod = pod()
+        new_pod["spec"]["volumes"] = [{"name": "mine", "emptyDir": {}}]
         mounts = [{"name": "mine", "mountPath": path}]
         if where == "containers":
-            wanted["spec"]["containers"][0]["volumeMounts"] = mounts
+            new_pod["spec"]["containers"][0]["volumeMounts"] = mounts
         else:
-            wanted["spec"]["initContainers"] = [{"name": "first", "image": "b:1", "volumeMounts": mounts}]
-        message = refused(api, wanted)
-        assert refusal(wanted) in message
+            new_pod["spec"]["initContainers"] = [{"name": "first", "image": "b:1", "volumeMounts": mounts}]
+        message = refused(api, new_pod)
+        assert refusal(new_pod) in message
 
     def test_a_volume_of_that_name_is_nobodys_business_with_lupine(self, api: httpx2.Client) -> None:
-        wanted = CASES["lupine"]()
-        wanted["spec"]["volumes"] = [{"name": VOLUME, "emptyDir": {}}]
-        created(api, wanted)
+        new_pod = CASES["lupine"]()
+        new_pod["spec"]["volumes"] = [{"name": VOLUME, "emptyDir": {}}]
+        created(api, new_pod)
 
     def test_a_pod_that_breaks_the_rules_of_its_namespace_is_refused_all_the_same(self, api: httpx2.Client) -> None:
-        wanted = pod()
-        wanted["metadata"]["namespace"] = RESTRICTED
-        answer = create(api, wanted)
+        new_pod = pod()
+        new_pod["metadata"]["namespace"] = RESTRICTED
+        answer = create(api, new_pod)
         assert answer.status_code == httpx2.codes.FORBIDDEN
         assert 'violates PodSecurity "restricted' in answer.json()["message"]
 
@@ -198,12 +198,12 @@ class CarrierTests:
     @pytest.mark.parametrize("owner", [TEAM, RESTRICTED])
     def test_a_job_runs_to_its_end_with_the_injected_pod(self, api: httpx2.Client, owner: str) -> None:
         """Its controller takes a finalizer off the pod by an update."""
-        wanted = template()
+        new_pod = template()
         if owner == RESTRICTED:
-            wanted["spec"]["containers"][0]["securityContext"] = LOCKED
+            new_pod["spec"]["containers"][0]["securityContext"] = LOCKED
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once", "namespace": owner}}
-        path = post(api, job | {"spec": {"template": wanted, "backoffLimit": 0}})
-        eventually(lambda: api.get(path).json()["status"].get("succeeded") == 1, within_s=240)
+        path = post(api, job | {"spec": {"template": new_pod, "backoffLimit": 0}})
+        eventually(lambda: api.get(path).json()["status"].get("succeeded") == 1, within_seconds=240)
         listed = api.get(f"/api/v1/namespaces/{owner}/pods", params={"labelSelector": "job-name=once"}).json()["items"]
         assert listed
         for made in listed:
@@ -214,7 +214,7 @@ class CarrierTests:
             listed = api.get(f"/api/v1/namespaces/{TEAM}/pods").json()["items"]
             return [p for p in listed if p["metadata"]["labels"].get("job-name", "").startswith("every-")]
 
-        eventually(its_pods, within_s=240)
+        eventually(its_pods, within_seconds=240)
         for made in its_pods():
             assert_injected(made)
 
@@ -237,8 +237,8 @@ class CarrierTests:
     def test_the_pod_of_the_document_is_welcome_and_gets_its_gpu(self, api: httpx2.Client) -> None:
         text = (ROOT / "docs/gvirtus.md").read_text(encoding="utf-8")
         snippets = [yaml.safe_load(block) for block in re.findall(r"(?ms)^```yaml\n(.*?)^```$", text)]
-        [wanted] = [snippet for snippet in snippets if snippet.get("kind") == "Pod"]
-        assert created(api, wanted)["spec"]["containers"][0]["env"][0]["name"] == "GVIRTUS_CONFIG"
+        [new_pod] = [snippet for snippet in snippets if snippet.get("kind") == "Pod"]
+        assert created(api, new_pod)["spec"]["containers"][0]["env"][0]["name"] == "GVIRTUS_CONFIG"
 
 
 def assert_injected(made: Json) -> None:

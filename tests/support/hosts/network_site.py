@@ -87,8 +87,8 @@ def _enter(namespace: str) -> Sequence[str]:
 def _link(name: str, here: str, addresses: Sequence[str], there: str, there_addresses: Sequence[str]) -> None:
     inside = ("-n", here) if here else ()
     _ip(*inside, "link", "add", name, "type", "veth", "peer", "name", name, "netns", there)
-    for where, known in ((inside, addresses), (("-n", there), there_addresses)):
-        for address in known:
+    for where, known_addresses in ((inside, addresses), (("-n", there), there_addresses)):
+        for address in known_addresses:
             _ip(*where, "address", "add", f"{address}/28", "dev", name)
         _ip(*where, "link", "set", name, "up")
 

@@ -177,7 +177,7 @@ class HostRoot:
 
     def snapshot(self) -> dict[str, tuple[int, object]]:
         """Every file, link and folder with mode and content, but /run, which no boot leaves."""
-        found: dict[str, tuple[int, object]] = {}
+        entries: dict[str, tuple[int, object]] = {}
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
             status = path.lstat()
@@ -188,8 +188,8 @@ class HostRoot:
                 content = path.readlink()
             elif path.is_file():
                 content = path.read_bytes()
-            found[name] = (stat.S_IMODE(status.st_mode), content)
-        return found
+            entries[name] = (stat.S_IMODE(status.st_mode), content)
+        return entries
 
     def environment(self) -> dict[str, str]:
         """The variables the agent runs with: nothing of this machine is on its PATH."""
@@ -207,7 +207,7 @@ class HostRoot:
         desired: object = None,
         agent: Sequence[str] = (sys.executable, "-m", "agents.host"),
         environment: Mapping[str, str] | None = None,
-        timeout_s: float = 120,
+        timeout_seconds: float = 120,
     ) -> Answer:
         """Run the agent on this root; stdout must be one JSON object."""
         document = desired if isinstance(desired, bytes) else b"" if desired is None else json.dumps(desired).encode()
@@ -217,7 +217,7 @@ class HostRoot:
             env={**self.environment(), **(environment or {})},
             capture_output=True,
             check=False,
-            timeout=timeout_s,
+            timeout=timeout_seconds,
         )
         lines = done.stdout.decode().splitlines()
         assert len(lines) == 1, (lines, done.stderr.decode())

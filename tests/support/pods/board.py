@@ -17,7 +17,7 @@ from testbed.stacks import Json, changed, jetson
 from testbed.waiting import eventually
 from tests.support.hosts.roots import NVML, mock_library
 from tests.support.pods.real_node import NAME, RealNode
-from tests.support.pods.runs import PATIENT_S
+from tests.support.pods.runs import PATIENT_SECONDS
 from tests.support.pods.stand_ins.device_plugin import Plugin, message, serve
 
 RESOURCE = "nvidia.com/gpu"
@@ -56,8 +56,8 @@ class Board:
 
     def allocated(self) -> bytes:
         """What a container gets: a `ContainerAllocateResponse`."""
-        told = {"MOCK_NVML_DEVICE": _DEVICE, "MOCK_NVML_COUNT": str(self.gpus)}
-        given = [(1, message((1, name), (2, value))) for name, value in told.items()]
+        variables = {"MOCK_NVML_DEVICE": _DEVICE, "MOCK_NVML_COUNT": str(self.gpus)}
+        given = [(1, message((1, name), (2, value))) for name, value in variables.items()]
         if self.injects:
             given.append((2, message((1, f"{_LOADER}/{NVML}"), (2, f"{_LIBRARIES}/{NVML}"))))
             given.append((3, message((1, _DEVICE), (2, _DEVICE), (3, "rw"))))
@@ -82,7 +82,7 @@ def board(node: RealNode) -> Iterator[Board]:
     made.reset()
     plugin = serve(root / "var/lib/kubelet/device-plugins", RESOURCE, Plugin(1, made.allocated))
     try:
-        eventually(lambda: node.allocatable(RESOURCE) == "1", within_s=PATIENT_S)
+        eventually(lambda: node.allocatable(RESOURCE) == "1", within_seconds=PATIENT_SECONDS)
         yield made
     finally:
         plugin.stop(None).wait()

@@ -113,8 +113,8 @@ def _libraries(programs: list[Path]) -> Iterator[Path]:
     """The shared libraries that programs load, under the names they load them by."""
     for program in programs:
         listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout
-        for found in re.findall(r"(/\S+) \(0x", listed):
-            path = Path(found)
+        for library in re.findall(r"(/\S+) \(0x", listed):
+            path = Path(library)
             yield path
             if path.name == "libc.so.6":
                 yield from (path.parent / name for name in _OF_WHEELS if (path.parent / name).exists())

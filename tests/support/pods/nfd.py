@@ -82,7 +82,7 @@ def node_feature_discovery(node: RealNode, machine: Machine, rule: Json) -> Iter
     made = post(api, rule)
     yield
     delete(api, made)
-    labels = {label for each in rule["spec"]["rules"] for label in each["labels"]}
+    labels = {label for entry in rule["spec"]["rules"] for label in entry["labels"]}
     eventually(lambda: not labels & set(node.object()["metadata"]["labels"]))
 
 

@@ -152,7 +152,7 @@ class RealNode:
     def wait(self, condition: Callable[[], bool], *servers: subprocess.Popen[bytes]) -> None:
         """Wait for what servers do; fail with their logs, at once if one of them ends."""
         try:
-            eventually(lambda: condition() or any(server.poll() is not None for server in servers), within_s=240)
+            eventually(lambda: condition() or any(server.poll() is not None for server in servers), within_seconds=240)
             assert condition()
         except AssertionError as error:
             logs = [f"{path}:\n{path.read_text(errors='replace')[-3000:]}" for path in self.folder.glob("*.log")]
@@ -193,7 +193,7 @@ def patch(api: httpx2.Client, path: str, change: Json) -> None:
 def is_ready(node: Json) -> bool:
     """Whether the kubelet says that its node is ready."""
     conditions = node.get("status", {}).get("conditions", [])
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 @contextmanager
@@ -216,8 +216,8 @@ def real_node(folder: Path, control_plane: simulator.ControlPlane) -> Iterator[R
         server = stack.enter_context(loopback_service(_HOST_ADDRESS))
         server.backends = [urlsplit(control_plane.server).port or 0]
         node = RealNode(folder, holder, api)
-        for each in api.get("/api/v1/nodes").json()["items"]:
-            patch(api, f"/api/v1/nodes/{each['metadata']['name']}", {"spec": {"unschedulable": True}})
+        for item in api.get("/api/v1/nodes").json()["items"]:
+            patch(api, f"/api/v1/nodes/{item['metadata']['name']}", {"spec": {"unschedulable": True}})
         _publish_server(api, server.port)
         _write_files(folder, control_plane, server.port)
         stack.callback(node.end)

@@ -45,4 +45,4 @@ def assert_others_get_nothing(api: httpx2.Client) -> None:
     ended = run_to_end(api, application(labelled=False))
     assert ended["told"] == {"variable": None, "user": _USER}
     [container] = ended["spec"]["containers"]
-    assert GVIRTUS_VARIABLE not in [each["name"] for each in container.get("env", [])]
+    assert GVIRTUS_VARIABLE not in [variable["name"] for variable in container.get("env", [])]

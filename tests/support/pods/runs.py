@@ -7,7 +7,7 @@ import httpx2
 from testbed.stacks import Json
 from testbed.waiting import eventually
 
-PATIENT_S = 240.0
+PATIENT_SECONDS = 240.0
 """Images are copied for each container, on a machine that may be busy."""
 
 
@@ -18,7 +18,10 @@ def run_to_end(api: httpx2.Client, pod: Json) -> Json:
     assert response.status_code == httpx2.codes.CREATED, response.text
     path = f"{path}/{pod['metadata']['name']}"
     try:
-        eventually(lambda: api.get(path).json()["status"].get("phase") in {"Succeeded", "Failed"}, within_s=PATIENT_S)
+        eventually(
+            lambda: api.get(path).json()["status"].get("phase") in {"Succeeded", "Failed"},
+            within_seconds=PATIENT_SECONDS,
+        )
         ended: Json = api.get(path).json()
     except AssertionError as error:
         raise AssertionError(explained(api, path)) from error
@@ -32,26 +35,26 @@ def run_to_end(api: httpx2.Client, pod: Json) -> Json:
 def delete(api: httpx2.Client, path: str) -> None:
     """Delete an object at once, and wait until it is gone."""
     api.delete(path, params={"propagationPolicy": "Foreground"})
-    eventually(lambda: api.get(path).status_code == httpx2.codes.NOT_FOUND, within_s=PATIENT_S)
+    eventually(lambda: api.get(path).status_code == httpx2.codes.NOT_FOUND, within_seconds=PATIENT_SECONDS)
 
 
 def available(api: httpx2.Client, path: str) -> None:
     """Wait until a Deployment's or DaemonSet's pods all count as available."""
 
     def done() -> bool:
-        found = api.get(path).json()
-        status = found.get("status", {})
-        wanted = status.get("desiredNumberScheduled") or found["spec"].get("replicas")
+        live = api.get(path).json()
+        status = live.get("status", {})
+        count = status.get("desiredNumberScheduled") or live["spec"].get("replicas")
         ready = status.get("numberAvailable") or status.get("availableReplicas")
-        return bool(wanted) and wanted == ready and status["observedGeneration"] == found["metadata"]["generation"]
+        return bool(count) and count == ready and status["observedGeneration"] == live["metadata"]["generation"]
 
     try:
-        eventually(done, within_s=PATIENT_S)
+        eventually(done, within_seconds=PATIENT_SECONDS)
     except AssertionError as error:
         namespace = path.split("/namespaces/")[1].partition("/")[0]
         pods = api.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"]
-        paths = [f"/api/v1/namespaces/{namespace}/pods/{each['metadata']['name']}" for each in pods]
-        raise AssertionError("\n".join([path, *(explained(api, each) for each in paths)])) from error
+        paths = [f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}" for pod in pods]
+        raise AssertionError("\n".join([path, *(explained(api, path) for path in paths)])) from error
 
 
 def explained(api: httpx2.Client, path: str) -> str:
@@ -60,4 +63,4 @@ def explained(api: httpx2.Client, path: str) -> str:
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     selector = {"fieldSelector": f"involvedObject.name={name}"}
     events = api.get(f"/api/v1/namespaces/{namespace}/events", params=selector).json()["items"]
-    return json.dumps(pod["status"], indent=2) + "".join(f"\n{each['reason']}: {each['message']}" for each in events)
+    return json.dumps(pod["status"], indent=2) + "".join(f"\n{event['reason']}: {event['message']}" for event in events)

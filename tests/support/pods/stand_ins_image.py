@@ -65,9 +65,9 @@ def build(builder: Builder, base: str) -> tuple[Path, ...]:
 
 def copy_program(name: str, root: Path) -> None:
     """Copy a program of this machine, with its libraries, to where a command of that name finds it."""
-    found = shutil.which(name, path="/bin:/usr/bin")
-    assert found is not None, f"this machine has no {name}"
-    executable = Path(found).resolve()
+    program = shutil.which(name, path="/bin:/usr/bin")
+    assert program is not None, f"this machine has no {name}"
+    executable = Path(program).resolve()
     copy_with_libraries([executable], root)
     if not (target := root / "bin" / name).exists():
         target.parent.mkdir(exist_ok=True)

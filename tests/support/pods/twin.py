@@ -38,8 +38,8 @@ def prepare(api: httpx2.Client) -> None:
     """Give a cluster the twin of the Jetson stack, two guarded namespaces and a free one, and what was there before."""
     for name in (GUARDED, FREE, RESERVATION):
         make_namespace(api, name)
-    for each in BEFORE:
-        post(api, path_of(each, GUARDED), each)
+    for key in BEFORE:
+        post(api, path_of(key, GUARDED), key)
     for name in (GUARDED, RESERVATION):
         label = {"metadata": {"labels": {pod_guard.LABEL: pod_guard.LABEL_ENFORCE}}}
         assert api.patch(f"/api/v1/namespaces/{name}", json=label, headers=MERGE).is_success
@@ -92,8 +92,8 @@ def path_of(body: Json, namespace: str) -> str:
 def findings(body: Json, stack: StackFacts = STACK) -> set[tuple[str, str]]:
     """Rule and found value of what the pack finds."""
     token = f"kubernetes:{'core/v1' if body['apiVersion'] == 'v1' else body['apiVersion']}:{body['kind']}"
-    found = judge(token, "one", copy.deepcopy(body), stack, POD_RULES).findings
-    return {(each.rule, each.path) for each in found}
+    result = judge(token, "one", copy.deepcopy(body), stack, POD_RULES).findings
+    return {(finding.rule, finding.path) for finding in result}
 
 
 def denied(response: httpx2.Response) -> bool:
@@ -108,21 +108,21 @@ def denied(response: httpx2.Response) -> bool:
 
 def disagreement(api: httpx2.Client, body: Json, namespace: str = GUARDED) -> str:
     """How pack and twin differ on a creation; empty where they agree, message included."""
-    found = findings(changed(body, "metadata.namespace", namespace))
-    return compare(found, create(api, body, namespace))
+    result = findings(changed(body, "metadata.namespace", namespace))
+    return compare(result, create(api, body, namespace))
 
 
-def compare(found: set[tuple[str, str]], response: httpx2.Response) -> str:
+def compare(places: set[tuple[str, str]], response: httpx2.Response) -> str:
     """How what the pack finds differs from the API server's answer."""
-    if denied(response) != bool(found):
-        return f"the pack finds {found or 'nothing'}, the API server says {response.text[:600]}"
-    if not found or (message := str(response.json()["message"])).endswith("..."):
+    if denied(response) != bool(places):
+        return f"the pack finds {places or 'nothing'}, the API server says {response.text[:600]}"
+    if not places or (message := str(response.json()["message"])).endswith("..."):
         return ""
-    told = _without_brackets(message)
+    text = _without_brackets(message)
     missing = [
         (rule, path)
-        for rule, path in found
-        if f"{_without_brackets(path).removesuffix('.value')} is " not in told or f"({rule}: " not in told
+        for rule, path in places
+        if f"{_without_brackets(path).removesuffix('.value')} is " not in text or f"({rule}: " not in text
     ]
     return f"{missing} not told in: {message}" if missing else ""
 

@@ -43,7 +43,7 @@ class Kubelet:
             for pod in listed.raise_for_status().json()["items"]:
                 if "deletionTimestamp" in pod["metadata"]:
                     self.api.delete(_path(pod), params={"gracePeriodSeconds": "0"})
-                elif pod["metadata"]["uid"] not in {each["metadata"]["uid"] for each in self.pods}:
+                elif pod["metadata"]["uid"] not in {pod["metadata"]["uid"] for pod in self.pods}:
                     self.pods.append(pod)
                     self._play(pod, self.script[pod["metadata"]["name"]])
 

@@ -34,8 +34,8 @@ def outcome(pod: Json, response: Json) -> tuple[bool, Json, Json]:
     """Whether it is allowed, why not, and what the pod becomes, without the order of variables of other names."""
     patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
     became: Json = jsonpatch.apply_patch(pod, patch)
-    for each in became["spec"]["containers"]:
-        each.get("env", []).sort(key=lambda variable: variable["name"])
+    for container in became["spec"]["containers"]:
+        container.get("env", []).sort(key=lambda variable: variable["name"])
     return response["allowed"], response.get("status", {}), became
 
 

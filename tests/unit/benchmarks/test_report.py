@@ -129,10 +129,10 @@ def test_the_command_measures_the_sections_that_are_named(tmp_path: Path, monkey
 
 def test_a_busy_machine_is_told_and_an_idle_one_is_not() -> None:
     assert machine.warning(0.2, 2.0, cores=2) is None
-    told = machine.warning(9.0, 8.0, cores=2)
-    assert told is not None
-    assert "load was 9.0 on 2 cores" in told
-    assert told in Report({}, {}, warning=told).page()
+    warning = machine.warning(9.0, 8.0, cores=2)
+    assert warning is not None
+    assert "load was 9.0 on 2 cores" in warning
+    assert warning in Report({}, {}, warning=warning).page()
 
 
 def test_the_processor_is_named_where_the_system_does(tmp_path: Path) -> None:

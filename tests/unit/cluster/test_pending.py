@@ -27,7 +27,7 @@ def _group(**condition: Any) -> PodGroup:  # noqa: ANN401 - JSON
 
 def test_the_pods_own_condition_comes_before_its_groups() -> None:
     pod, group = _pod(_UNSCHEDULABLE | {"message": "no room"}), _group(message="the group has no room")
-    assert [(each.by, each.words) for each in said_of(pod, group)] == [
+    assert [(statement.by, statement.words) for statement in said_of(pod, group)] == [
         ("scheduler", "no room"),
         ("scheduler", "the group has no room"),
     ]
@@ -64,10 +64,10 @@ def test_on_its_node_a_pod_waits_in_the_kubelets_words_alone() -> None:
     )
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
     pod = _pod(_NOT_READY, node="jetson-1", waiting=waiting)
-    assert [each.words for each in said_of(pod, _group(message="no room"), request)] == [
+    assert [statement.words for statement in said_of(pod, _group(message="no room"), request)] == [
         "ImagePullBackOff: no such image"
     ]
-    assert [each.words for each in said_of(_pod(), None, request)] == ["Failed (2 failed attempts)"]
+    assert [statement.words for statement in said_of(_pod(), None, request)] == ["Failed (2 failed attempts)"]
 
 
 def test_containers_that_run_say_nothing() -> None:

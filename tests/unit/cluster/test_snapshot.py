@@ -43,7 +43,7 @@ def test_nodes_pods_and_what_kai_keeps_are_read(api: ApiServer, cluster: Cluster
     }
     api.serve(_REQUESTS, {"items": [request]})
     snapshot = read_snapshot(cluster)
-    assert [each.name for each in snapshot.nodes] == ["jetson-1", "jetson-2"]
+    assert [node.name for node in snapshot.nodes] == ["jetson-1", "jetson-2"]
     pending, running = snapshot.pods
     assert (pending.name, pending.phase, running.phase) == ("a", "Pending", "Running")
     assert (pending.scheduler, pending.node) == ("kai-scheduler", "jetson-1")
@@ -66,7 +66,7 @@ def test_what_a_queue_does_not_say_is_nothing_as_kai_reads_it() -> None:
 def test_what_the_user_may_not_read_is_named_and_the_rest_is_read(api: ApiServer, cluster: Cluster) -> None:
     api.fail("/api/v1/pods", 403)
     snapshot = read_snapshot(cluster)
-    assert [each.name for each in snapshot.nodes] == ["jetson-1"]
+    assert [node.name for node in snapshot.nodes] == ["jetson-1"]
     [unseen] = snapshot.unseen
     assert unseen.what == "pods"
     assert "refuses GET /api/v1/pods" in unseen.why
@@ -141,7 +141,7 @@ def test_an_answer_that_is_no_list_is_an_error_that_names_the_path(api: ApiServe
     api.answers["/api/v1/nodes"] = Answer(200, json.dumps({"items": [{"metadata": {}}]}).encode())
     snapshot = read_snapshot(cluster)
     assert snapshot.nodes == ()
-    assert [each.what for each in snapshot.unseen] == ["nodes"]
+    assert [gap.what for gap in snapshot.unseen] == ["nodes"]
     assert "/api/v1/nodes" in snapshot.unseen[0].why
     assert snapshot.unseen[0].why.endswith("items.0.metadata.name: Field required")
     api.answers["/api/v1/nodes"] = Answer(200, b"<html>")

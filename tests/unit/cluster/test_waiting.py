@@ -176,8 +176,8 @@ def test_gpus_are_missing_until_every_named_node_has_them(api: ApiServer, cluste
 
 def test_a_taint_that_keeps_the_device_plugin_off_is_named_with_its_node(api: ApiServer, cluster: Cluster) -> None:
     nodes = [node("named", gpus=0), node("other", gpus=0, labels={"nvidia.com/gpu.present": "true"})]
-    for each in nodes:
-        each["spec"] = {
+    for unready in nodes:
+        unready["spec"] = {
             "taints": [
                 {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
                 {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
@@ -187,11 +187,11 @@ def test_a_taint_that_keeps_the_device_plugin_off_is_named_with_its_node(api: Ap
     api.serve("/api/v1/nodes", {"items": nodes})
     named = gpus_advertised(frozenset({"named"}), operator_namespace="gpu-operator")
     assert _missing(named, cluster) == "no nvidia.com/gpu on named (tainted dedicated=robots:NoSchedule)"
-    found = gpus_advertised(frozenset(), operator_namespace="gpu-operator")
-    assert _missing(found, cluster) == "no nvidia.com/gpu on any of other (tainted dedicated=robots:NoSchedule)"
+    condition = gpus_advertised(frozenset(), operator_namespace="gpu-operator")
+    assert _missing(condition, cluster) == "no nvidia.com/gpu on any of other (tainted dedicated=robots:NoSchedule)"
     tolerations = [GPU, {"key": "dedicated", "operator": "Exists"}]
-    told = gpus_advertised(frozenset(), operator_namespace="gpu-operator", tolerations=tolerations)
-    assert _missing(told, cluster) == "no nvidia.com/gpu on any of other", "the stack's pods tolerate it"
+    condition = gpus_advertised(frozenset(), operator_namespace="gpu-operator", tolerations=tolerations)
+    assert _missing(condition, cluster) == "no nvidia.com/gpu on any of other", "the stack's pods tolerate it"
 
 
 def test_a_node_that_is_not_ready_is_named_as_that_where_its_gpus_are_waited_for(
@@ -214,8 +214,8 @@ def test_a_node_that_is_not_ready_is_named_as_that_where_its_gpus_are_waited_for
 def test_of_nodes_where_the_operator_found_a_gpu_one_is_enough(
     api: ApiServer, cluster: Cluster, gpus: tuple[int, int], missing: str | None
 ) -> None:
-    found = {"nvidia.com/gpu.present": "true"}
-    nodes = [node(name, gpus=count, labels=found) for name, count in zip("ab", gpus, strict=True)]
+    labels = {"nvidia.com/gpu.present": "true"}
+    nodes = [node(name, gpus=count, labels=labels) for name, count in zip("ab", gpus, strict=True)]
     api.serve("/api/v1/nodes", {"items": [*nodes, node("plain", gpus=0)]})
     assert _missing(gpus_advertised(frozenset(), operator_namespace="gpu-operator"), cluster) == missing
 
@@ -267,7 +267,7 @@ _WORKER = functools.partial(daemon_set, "nfd-worker", release="gpu-operator")
 
 
 @pytest.mark.parametrize(
-    ("found", "missing"),
+    ("manifest", "missing"),
     [
         pytest.param(_OF(), None, id="rolled out"),
         pytest.param(_OF(available=0), None, id="rolled out, and failing since"),
@@ -299,9 +299,9 @@ _WORKER = functools.partial(daemon_set, "nfd-worker", release="gpu-operator")
     ],
 )
 def test_a_releases_deployments_must_have_rolled_out_once(
-    api: ApiServer, cluster: Cluster, found: dict[str, Any], missing: str | None
+    api: ApiServer, cluster: Cluster, manifest: dict[str, Any], missing: str | None
 ) -> None:
-    _release(api, deployments=[found])
+    _release(api, deployments=[manifest])
     api.serve(_REVISIONS, {"items": [{"metadata": _REVISION}]})
     condition = release_rolled_out("gpu-operator", "gpu-operator")
     assert _missing(condition, cluster) == missing
@@ -331,14 +331,14 @@ def test_a_releases_daemon_set_waits_for_nodes_that_are_ready_but_for_a_few(  # 
         api, daemon_sets=[_WORKER(desired=desired, ready=ready), daemon_set("else", release="x", desired=9, ready=0)]
     )
     nodes = [node(f"node-{number}") for number in range(desired)]
-    for number, each in enumerate(nodes):
-        each["status"]["conditions"] = [{"type": "Ready", "status": "Unknown" if number < away else "True"}]
+    for number, node_labels in enumerate(nodes):
+        node_labels["status"]["conditions"] = [{"type": "Ready", "status": "Unknown" if number < away else "True"}]
     off = node("a-worker")
     off["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     api.serve("/api/v1/nodes", {"items": [*nodes, off]})
     pods = [_pod("nfd-worker", kind="DaemonSet") for _ in nodes]
-    for pod, each in zip(pods, nodes, strict=True):
-        pod["spec"] = {"nodeName": each["metadata"]["name"]}
+    for pod, node_labels in zip(pods, nodes, strict=True):
+        pod["spec"] = {"nodeName": node_labels["metadata"]["name"]}
     api.serve(_PODS, {"items": [*pods, _pod("another", kind="DaemonSet") | {"spec": {"nodeName": "a-worker"}}]})
     missing = f"DaemonSet 'nfd-worker': it is ready on {ready} of {desired} nodes" if waits else None
     assert _missing(release_rolled_out("gpu-operator", "gpu-operator"), cluster) == missing
@@ -586,16 +586,16 @@ def test_a_backend_is_waited_for_unless_one_that_leaves_the_stack_has_its_gpu(
     deployments = []
     for name, runs in backends.items():
         labels = {"gvirtus.io/backend": name} if name else {}
-        each = deployment(name or "else", available=int(runs), rolled_out=runs, labels=labels)
-        each["metadata"]["namespace"] = remote.namespace
-        deployments.append(each)
+        manifest = deployment(name or "else", available=int(runs), rolled_out=runs, labels=labels)
+        manifest["metadata"]["namespace"] = remote.namespace
+        deployments.append(manifest)
     place = f"namespaces/{remote.namespace}"
     api.serve(f"/apis/apps/v1/{place}/deployments", {"items": deployments})
     condition = [{"type": "PodScheduled", "status": "False", "message": words}]
     api.serve(f"/api/v1/{place}/pods", {"items": [_pod("gpu-a-7", conditions=condition)]})
     waits = backend_ready(remote, "gpu-a")
-    found = _missing(waits, cluster)
-    assert found == missing or (missing and found and found.endswith(f"available; pod gpu-a-7-x: {missing}"))
+    text = _missing(waits, cluster)
+    assert text == missing or (missing and text and text.endswith(f"available; pod gpu-a-7-x: {missing}"))
     assert waits.what == "backend 'gpu-a' of remote GPUs in namespace 'gvirtus-system'"
 
 

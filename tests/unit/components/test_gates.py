@@ -69,7 +69,7 @@ def test_an_up_waits_until_the_condition_holds(api: ApiServer, config_path: str)
     answer = api.answers.pop(RUNTIME_CLASS)
 
     def appear() -> None:
-        eventually(lambda: len(api.asked) >= 2, within_s=60)
+        eventually(lambda: len(api.asked) >= 2, within_seconds=60)
         api.answers[RUNTIME_CLASS] = answer
 
     appearing = threading.Thread(target=appear)
@@ -154,7 +154,7 @@ def test_a_stack_without_queues_waits_for_kais_pods_too(api: ApiServer, config_p
     settings = changed(changed(jetson(), "kai.queues", {}), "kai.default_queue", False)
 
     def roll_out() -> None:
-        eventually(lambda: path in {request.path for request in api.asked}, within_s=60)
+        eventually(lambda: path in {request.path for request in api.asked}, within_seconds=60)
         assert QUEUE_CONTROLLER not in {request.path for request in api.asked}
         api.serve(path, {"items": [deployment("kai-operator", release="kai-scheduler")]})
 
@@ -171,8 +171,8 @@ def test_an_up_names_the_hook_that_helm_waits_for_until_the_release_is_there(
     api: ApiServer, config_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "REPORT_SECONDS", 0.02)
-    told: list[tuple[str, object]] = []
-    monkeypatch.setattr(pulumi.log, "info", lambda text, resource, **_: told.append((text, resource)))
+    lines: list[tuple[str, object]] = []
+    monkeypatch.setattr(pulumi.log, "info", lambda text, resource, **_: lines.append((text, resource)))
     hook = {
         "name": "crd-upgrader",
         "namespace": "kai-scheduler",
@@ -186,9 +186,9 @@ def test_an_up_names_the_hook_that_helm_waits_for_until_the_release_is_there(
     settings = ClusterSettings(distribution=Distribution.K3S, kubeconfig=config_path)
 
     def goes_on() -> None:
-        eventually(lambda: _HOOKS in {request.path for request in api.asked}, within_s=60)
+        eventually(lambda: _HOOKS in {request.path for request in api.asked}, within_seconds=60)
         api.serve(_HOOKS, {"items": [{"metadata": hook}]})
-        eventually(lambda: any("Job" in text for text, _ in told), within_s=60)
+        eventually(lambda: any("Job" in text for text, _ in lines), within_seconds=60)
         api.answers[RUNTIME_CLASS] = installed
 
     def program() -> None:
@@ -200,7 +200,7 @@ def test_an_up_names_the_hook_that_helm_waits_for_until_the_release_is_there(
     going_on.start()
     record(program, preview=False)
     going_on.join()
-    text, about = told[-1]
+    text, about = lines[-1]
     assert text == "waiting for Job 'crd-upgrader' in namespace 'kai-scheduler', a hook of a Helm release (0 s)"
     assert isinstance(about, ConfigMap)
-    eventually(lambda: not [each for each in threading.enumerate() if "tell" in each.name])
+    eventually(lambda: not [thread for thread in threading.enumerate() if "tell" in thread.name])

@@ -300,7 +300,7 @@ def _without_authority(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     if inputs["kind"] != "MutatingWebhookConfiguration":
         return inputs
     webhooks = [
-        webhook | {"clientConfig": {key: each for key, each in webhook["clientConfig"].items() if key != "caBundle"}}
+        webhook | {"clientConfig": {key: value for key, value in webhook["clientConfig"].items() if key != "caBundle"}}
         for webhook in inputs["webhooks"]
     ]
     return {**inputs, "webhooks": webhooks}
@@ -338,8 +338,8 @@ def test_node_labels_take_fields_back_that_somebody_edited() -> None:
 def test_the_provider_knows_the_cluster_by_its_identity_alone() -> None:
     expected = {"clusterIdentifier": CLUSTER_UID, "kubeconfig": KUBECONFIG} | _SWITCHES
     stack = changed(jetson(), "cluster.kubeconfig", "/etc/kubernetes/admin.conf")
-    for each in (jetson(), changed(stack, "cluster.context", "edge")):
-        assert preview(each).by_key[PROVIDER].inputs == expected
+    for other_stack in (jetson(), changed(stack, "cluster.context", "edge")):
+        assert preview(other_stack).by_key[PROVIDER].inputs == expected
 
 
 def test_what_is_adopted_stands_in_the_state_before_anything_of_the_cluster_is_written() -> None:
@@ -379,8 +379,8 @@ def test_no_webhook_is_without_its_server_on_the_way_up_or_down(name: str) -> No
     webhooks = {key for key in graph.below(_ADMISSION) if key.startswith("MutatingWebhookConfiguration:")}
     assert webhooks
     assert graph.by_key[deployment].dependencies >= graph.below(_ADMISSION) - webhooks - {deployment, budget}
-    for each in webhooks:
-        assert deployment in graph.by_key[each].dependencies, "deleted before its server"
+    for configuration in webhooks:
+        assert deployment in graph.by_key[configuration].dependencies, "deleted before its server"
     assert graph.by_key[budget].dependencies >= {*webhooks, deployment}
     assert {deployment, budget, *webhooks} <= graph.by_key["Release:kai-scheduler"].dependencies
 
@@ -392,10 +392,10 @@ def test_an_authority_of_the_stack_is_made_once_and_trusted_by_every_webhook() -
         assert secret.ignored == {"data"}, "or each run would make another one"
         assert secret.secret_outputs == {"data"}
     data = [secret.inputs["data"] for secret in secrets]
-    assert all(each[_SIGNATURE] == _SECRET for each in data), "in the state, too"
+    assert all(datum[_SIGNATURE] == _SECRET for datum in data), "in the state, too"
     [hook] = by_key["MutatingWebhookConfiguration:admission-reservation-webhook"].inputs["webhooks"]
     bundle = base64.b64decode(hook["clientConfig"]["caBundle"])
-    assert bundle == b"".join(base64.b64decode(each["value"]["ca.crt"]) for each in data)
+    assert bundle == b"".join(base64.b64decode(datum["value"]["ca.crt"]) for datum in data)
     assert b"PRIVATE KEY" not in bundle
     for other in (webhook(), cert_manager()):
         configuration = preview(other).by_key["MutatingWebhookConfiguration:admission-reservation-webhook"]

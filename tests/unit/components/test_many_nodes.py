@@ -40,7 +40,7 @@ def _registered(stack: Json, *, together: bool = True, adopted: Any = None) -> G
 
 
 def _patches(graph: Graph) -> list[Registration]:
-    return [each for each in graph.registrations if each.type == "kubernetes:core/v1:NodePatch"]
+    return [registration for registration in graph.registrations if registration.type == "kubernetes:core/v1:NodePatch"]
 
 
 def test_many_nodes_are_one_resource_with_the_values_of_each() -> None:
@@ -83,7 +83,7 @@ def test_the_number_of_resources_does_not_grow_with_the_nodes() -> None:
 
 def test_everything_that_waits_for_labels_waits_for_the_one_resource() -> None:
     graph = _registered(_jetsons(MANY_NODES + 1))
-    order = [each.key for each in graph.registrations]
+    order = [registration.key for registration in graph.registrations]
     assert order.index(ALL) < order.index("Release:gpu-operator")
     for release in ("Release:gpu-operator", "Release:kai-scheduler"):
         assert ALL in graph.by_key[release].dependencies
@@ -118,9 +118,9 @@ def test_an_adopted_node_keeps_what_it_held_within_the_one_resource_and_no_hook_
 
 
 def test_right_before_each_object_is_made_its_stack_is_asked_once_more() -> None:
-    objects = [each for each in _registered(jetson()).registrations if "kind" in each.inputs]
-    assert {each.type.rpartition(":")[2] for each in objects} >= {"Namespace", "NodePatch", "Queue"}
-    assert {each.hooks for each in objects} == {("take nothing of another stack's for kai-anywhere",)}
+    objects = [registration for registration in _registered(jetson()).registrations if "kind" in registration.inputs]
+    assert {item.type.rpartition(":")[2] for item in objects} >= {"Namespace", "NodePatch", "Queue"}
+    assert {item.hooks for item in objects} == {("take nothing of another stack's for kai-anywhere",)}
 
 
 def test_the_state_tells_the_labels_and_what_was_adopted_of_the_one_resource() -> None:
@@ -135,7 +135,7 @@ def test_the_state_tells_the_labels_and_what_was_adopted_of_the_one_resource() -
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "named"),
     [
         ("plugins: {providers: [{name: kai-anywhere, path: package}]}", True),
         ("plugins: {providers: [{name: kubernetes, path: x}]}", False),
@@ -147,12 +147,12 @@ def test_the_state_tells_the_labels_and_what_was_adopted_of_the_one_resource() -
     ],
 )
 def test_a_project_that_names_the_provider_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, found: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, named: bool
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     if content is not None:
         (tmp_path / "Pulumi.yaml").write_text(f"name: x\n{content}\n", encoding="utf-8")
-    assert is_found(tmp_path) is found
+    assert is_found(tmp_path) is named
 
 
 def test_the_provider_is_known_on_path_and_this_project_names_it(

@@ -45,8 +45,8 @@ def _hooks(urns: AbstractSet[str]) -> Graph:
 
 
 def test_each_resource_of_a_stack_that_has_some_is_asked_about_before_it_is_made() -> None:
-    assert {each.hooks for each in _hooks(frozenset()).registrations} == {()}
-    asked = {each.type.rpartition(":")[2]: each.hooks for each in _hooks(_URNS).registrations}
+    assert {registration.hooks for registration in _hooks(frozenset()).registrations} == {()}
+    asked = {registration.type.rpartition(":")[2]: registration.hooks for registration in _hooks(_URNS).registrations}
     assert {kind for kind, hooks in asked.items() if hooks == ("make nothing twice for gpus",)} >= {
         "Namespace",
         "NodePatch",

@@ -16,7 +16,10 @@ def _resource(token: str, **outputs: object) -> dict[str, Any]:
 
 def _below(*, top: str = "kai-anywhere:index:KaiAnywhere", **resources: dict[str, Any]) -> dict[str, Any]:
     """Resources by their URNs, below a component."""
-    return {f"urn:pulumi:test::kai-anywhere::{top}${each['type']}::{name}": each for name, each in resources.items()}
+    return {
+        f"urn:pulumi:test::kai-anywhere::{top}${resource['type']}::{name}": resource
+        for name, resource in resources.items()
+    }
 
 
 def _read(resources: dict[str, Any]) -> tuple[DeployedState, Graph]:
@@ -97,8 +100,8 @@ def test_any_other_refusal_of_the_engine_is_not_tried_again() -> None:
 
 
 def test_the_names_of_what_was_deployed_are_read_without_a_look_inside() -> None:
-    found: list[frozenset[str]] = []
+    states: list[frozenset[str]] = []
     urn = "urn:pulumi:test::kai-anywhere::kai-anywhere:index:Host$command:remote:Command::hosts-jetson-1-configured"
-    graph = record(lambda: found.append(read_deployed_names()), state={"outputs": {urn: {}}})
-    assert found == [frozenset({"hosts-jetson-1-configured"})]
+    graph = record(lambda: states.append(read_deployed_names()), state={"outputs": {urn: {}}})
+    assert states == [frozenset({"hosts-jetson-1-configured"})]
     assert not graph.registrations

@@ -38,8 +38,8 @@ def test_a_stack_that_asks_for_it_has_one_component_more_and_no_resource(api: Ap
     off, on = preview(jetson()), preview(_on(jetson()))
     assert on.by_key.keys() - off.by_key.keys() == {_KEY}
     assert on.below(_KEY) == set()
-    assert {key: each.inputs for key, each in on.by_key.items() if key != _KEY} == {
-        key: each.inputs for key, each in off.by_key.items()
+    assert {key: item.inputs for key, item in on.by_key.items() if key != _KEY} == {
+        key: item.inputs for key, item in off.by_key.items()
     }
     assert api.asked == []
 
@@ -47,9 +47,9 @@ def test_a_stack_that_asks_for_it_has_one_component_more_and_no_resource(api: Ap
 @pytest.mark.parametrize("stack", [jetson(), gvirtus()])
 def test_it_comes_after_everything_and_nothing_comes_after_it(stack: Json) -> None:
     graph = preview(_on(stack))
-    kubernetes = {key for key, each in graph.by_key.items() if each.type.startswith("kubernetes:")}
+    kubernetes = {key for key, item in graph.by_key.items() if item.type.startswith("kubernetes:")}
     assert graph.by_key[_KEY].dependencies == kubernetes
-    assert not [key for key, each in graph.by_key.items() if _KEY in each.dependencies]
+    assert not [key for key, item in graph.by_key.items() if _KEY in item.dependencies]
     assert list(graph.by_key)[-1] == _KEY
     assert PROVIDER not in graph.by_key[_KEY].dependencies
 

@@ -221,12 +221,12 @@ _SETTINGS = st.dictionaries(_KEYS, _TREES, max_size=3)
 
 @given(st.lists(_SETTINGS, min_size=1, max_size=4))
 def test_every_value_is_the_one_of_the_file_that_is_named(settings: list[dict[str, Any]]) -> None:
-    whole = Inherited(tuple(Layer(str(index), each) for index, each in enumerate(settings)))
+    whole = Inherited(tuple(Layer(str(index), layer) for index, layer in enumerate(settings)))
     for key, value, file in whole.values():
-        found: Any = settings[int(file)]
+        item: Any = settings[int(file)]
         for part in key:
-            found = found[part]
-        assert found == value
+            item = item[part]
+        assert item == value
         for more_special in settings[int(file) + 1 :]:
             said: Any = more_special
             for part in key:
@@ -239,7 +239,7 @@ def test_merging_file_by_file_is_merging_all(
     first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]
 ) -> None:
     def merged(*settings: dict[str, Any]) -> dict[str, Any]:
-        return Inherited(tuple(Layer("x", each) for each in settings)).merged
+        return Inherited(tuple(Layer("x", setting) for setting in settings)).merged
 
     assert merged(first, second, third) == merged(merged(first, second), third)
     assert merged(first) == merged(first, {}) == merged({}, first)

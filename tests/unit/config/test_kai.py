@@ -125,8 +125,8 @@ _ENFORCING = pytest.mark.parametrize("mode", ["hami_core", "nv_fractions"])
 
 
 def test_an_unknown_mode_names_the_known_ones() -> None:
-    known = "'non_memory_enforced', 'hami_core', 'nv_fractions' or 'disabled'"
-    assert_refused(changed(x86(), _MODE, "NvFractions"), _MODE, known, found="NvFractions")
+    modes = "'non_memory_enforced', 'hami_core', 'nv_fractions' or 'disabled'"
+    assert_refused(changed(x86(), _MODE, "NvFractions"), _MODE, modes, found="NvFractions")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_every_example_is_taken() -> None:
             shape = shapes["$defs"].get(model.__name__, {}).get("properties", {}).get(name, {})
             inner = shape.get("anyOf", [shape])[0]
             examples = [*shape.get("examples", ()), *inner.get("examples", ())]
-            examples += [[each] for each in inner.get("items", {}).get("examples", ())]
+            examples += [[example] for example in inner.get("items", {}).get("examples", ())]
             for value in examples:
                 TypeAdapter(field.rebuild_annotation()).validate_json(json.dumps(value), strict=True)
                 taken += 1

@@ -66,15 +66,15 @@ def _edited(text: str) -> str:
 
 def _difference(opened: Json, said: Json) -> Json:
     """What stands in the first mapping alone."""
-    found: Json = {}
+    result: Json = {}
     for key, value in opened.items():
         other = said.get(key)
         if isinstance(value, dict) and isinstance(other, dict):
             if inner := _difference(value, other):
-                found[key] = inner
+                result[key] = inner
         elif key not in said or value != other:
-            found[key] = value
-    return found
+            result[key] = value
+    return result
 
 
 def _joined(base: Json, more: Json) -> Json:
@@ -180,11 +180,11 @@ def test_charts_and_images_in_comments_are_the_pinned_ones(path: Path) -> None:
         ("gvirtus.frontends.device_plugin_image", DEVICE_PLUGIN_IMAGE),
     )
     for dotted, value in pinned:
-        found: Any = commented
+        place: Any = commented
         for key in dotted.split("."):
-            found = found.get(key, {})
+            place = place.get(key, {})
         # What the user opened stands in no comment any more.
-        assert found in ({}, value), dotted
+        assert place in ({}, value), dotted
 
 
 def test_a_settings_claim_is_found_wrong() -> None:
@@ -215,7 +215,9 @@ def _reading(file: Path) -> list[str]:
     text = file.read_text(encoding="utf-8")
     lines = {text.count("\n", 0, match.start()) + 1 for match in _READS_STACKS.finditer(text)}
     tests = {
-        node.name: range(min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.end_lineno + 1)
+        node.name: range(
+            min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node.end_lineno + 1
+        )
         for node in ast.parse(text).body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.end_lineno
     }

@@ -48,17 +48,17 @@ def test_the_readme_names_every_distribution() -> None:
 def test_a_section_names_the_files_and_the_restart_of_the_host_agent(
     distribution: Distribution, tmp_path: Path
 ) -> None:
-    found = layout(Root(str(tmp_path)), distribution)
-    for said in (found.effective, found.socket, " ".join(found.restart)):
+    places = layout(Root(str(tmp_path)), distribution)
+    for said in (places.effective, places.socket, " ".join(places.restart)):
         assert f"`{said}`" in SECTIONS[distribution], said
 
 
 @every_distribution
 def test_the_operator_is_told_the_same_files(distribution: Distribution, tmp_path: Path) -> None:
-    told = toolkit_environment(parse(changed(x86(), "cluster", {"distribution": distribution.value})))
-    found = layout(Root(str(tmp_path)), distribution)
-    assert told.get("CONTAINERD_SOCKET", found.socket) == found.socket
-    assert told.get("CONTAINERD_CONFIG", found.effective) in {found.config, found.effective}
+    variables = toolkit_environment(parse(changed(x86(), "cluster", {"distribution": distribution.value})))
+    places = layout(Root(str(tmp_path)), distribution)
+    assert variables.get("CONTAINERD_SOCKET", places.socket) == places.socket
+    assert variables.get("CONTAINERD_CONFIG", places.effective) in {places.config, places.effective}
 
 
 @every_distribution
@@ -89,7 +89,7 @@ def test_the_first_page_and_the_example_name_the_pinned_versions() -> None:
 
 
 def test_the_charts_of_the_air_gapped_site_come_from_there_alone() -> None:
-    [block] = [each for each in re.findall(r"(?ms)^```yaml\n(.*?)^```$", AIR_GAPPED) if "chart:" in each]
+    [block] = [match for match in re.findall(r"(?ms)^```yaml\n(.*?)^```$", AIR_GAPPED) if "chart:" in match]
     assert len(re.findall(r"source: (?:\./|oci://registry\.example\.com)", block)) == len(re.findall("source:", block))
     assert resolve_chart(parse(x86()).kai.chart, KAI_SCHEDULER).chart == KAI_SCHEDULER.source
 

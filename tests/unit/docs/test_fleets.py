@@ -69,8 +69,8 @@ def test_the_operators_objects_are_printed() -> None:
     first = 'kai-anywhere fleet operator --commit "$(git rev-parse HEAD)" --folder clusters > stacks.yaml'
     line = command("fleets.md", first).replace("$(git rev-parse HEAD)", "0" * 40).partition(" > ")[0]
     made = list(yaml.safe_load_all(_printed(line)))
-    assert [each["spec"]["stack"].rpartition("/")[2] for each in made] == ["berlin", *SITES]
-    assert {each["kind"] for each in made} == {"Stack"}
+    assert [item["spec"]["stack"].rpartition("/")[2] for item in made] == ["berlin", *SITES]
+    assert {item["kind"] for item in made} == {"Stack"}
 
 
 def test_the_page_has_every_key_of_the_file() -> None:

@@ -49,8 +49,8 @@ def test_the_skeleton_links_what_gvirtus_intercepts() -> None:
 def test_the_failures_that_it_tells_are_those_that_are_told() -> None:
     assert "`does not know the backends of remote GPUs yet`" in DOCUMENT
     assert "does not know the backends of remote GPUs yet" in NOT_YET
-    told = [f"the volume name {VOLUME} is taken", f"something else is mounted at {PATH}"]
-    for text, message in zip(told, (VOLUME_TAKEN, PATH_TAKEN), strict=True):
+    refusals = [f"the volume name {VOLUME} is taken", f"something else is mounted at {PATH}"]
+    for text, message in zip(refusals, (VOLUME_TAKEN, PATH_TAKEN), strict=True):
         assert f"`{text}`" in DOCUMENT
         assert message.startswith(text)
     assert f"at {built.OPEN_FILES_AT_RESTART:,} the liveness probe" in DOCUMENT

@@ -96,9 +96,9 @@ def _strings() -> list[str]:
     """Every string of the program, with three dots where a value is filled in, without backticks, and its scripts."""
     files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
-    found = [text for tree in trees for node in ast.walk(tree) if (text := _text(node)) is not None]
+    texts = [text for tree in trees for node in ast.walk(tree) if (text := _text(node)) is not None]
     scripts = [file.read_text(encoding="utf-8") for package in PACKAGES for file in (ROOT / package).rglob("*.sh")]
-    return [text.replace("`", "") for text in (*found, *scripts)]
+    return [text.replace("`", "") for text in (*texts, *scripts)]
 
 
 def _is_written(message: str) -> bool:
@@ -122,11 +122,13 @@ def _quoted(guide: str) -> list[str]:
 def test_every_message_is_one_that_is_written(guide: str) -> None:
     quoted = _quoted(guide)
     assert len(quoted) > 2, "the table was not found"
-    assert [each for each in quoted if each not in ELSEWHERE.keys() | NAMES and not _is_written(each)] == []
+    assert [
+        sentence for sentence in quoted if sentence not in ELSEWHERE.keys() | NAMES and not _is_written(sentence)
+    ] == []
 
 
 def test_no_exception_is_left_over() -> None:
-    assert {each for guide in GUIDES for each in _quoted(guide)} >= ELSEWHERE.keys() | NAMES
+    assert {sentence for guide in GUIDES for sentence in _quoted(guide)} >= ELSEWHERE.keys() | NAMES
 
 
 def test_a_message_that_nobody_writes_is_found() -> None:

@@ -62,5 +62,5 @@ def test_alerts_and_our_dashboard_ask_for_nothing_else() -> None:
     asked = {name for alert in ALERTS for name in re.findall(r"kai_anywhere_\w+", alert.expression)}
     for dashboard in of(parse(monitoring_full())).values():
         for panel in dashboard["panels"]:
-            asked |= {name for each in panel["targets"] for name in re.findall(r"kai_anywhere_\w+", each["expr"])}
+            asked |= {name for target in panel["targets"] for name in re.findall(r"kai_anywhere_\w+", target["expr"])}
     assert asked - {"kai_anywhere_unreadable"} <= _exported().keys()

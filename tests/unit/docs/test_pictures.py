@@ -15,7 +15,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = sorted((ROOT / "docs").rglob("*.svg"))
 
 
-def _told(text: str) -> None:
+def _assert_described(text: str) -> None:
     picture = ET.fromstring(text)  # noqa: S314 - our own files
     assert picture.get("role") == "img"
     title, description = picture.find(f"{_SVG}title"), picture.find(f"{_SVG}desc")
@@ -29,13 +29,13 @@ def _told(text: str) -> None:
 
 @pytest.mark.parametrize("file", DRAWN, ids=lambda file: file.name)
 def test_a_drawing_has_a_title_a_description_and_colours_for_a_dark_page(file: Path) -> None:
-    _told(file.read_text(encoding="utf-8"))
+    _assert_described(file.read_text(encoding="utf-8"))
 
 
 def test_the_chart_that_the_benchmark_draws_is_told_too() -> None:
     measured = {"none": (8.6, 24.1), "policy": (16.7, 66.8), "webhook": (19.6, 63.5)}
     text = draw({carrier: Latency(p50, p99, count=400) for carrier, (p50, p99) in measured.items()})
-    _told(text)
+    _assert_described(text)
     assert "policy p50 16.7, policy p99 66.8" in text
 
 

@@ -93,10 +93,10 @@ def test_the_program_registers_what_every_section_says(page: Path) -> None:
 
 
 def test_the_pages_have_such_sections() -> None:
-    found = {page.name: len(_said(page)) for page in PAGES}
+    counts = {page.name: len(_said(page)) for page in PAGES}
     with_settings = {"jetson.md", "distributions.md", "mixed-clusters.md", "air-gapped.md", "upgrade.md", "hosts.md"}
-    assert {name for name, count in found.items() if count} >= with_settings
-    assert found["README.md"] == 0
+    assert {name for name, count in counts.items() if count} >= with_settings
+    assert counts["README.md"] == 0
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_the_pages_have_such_sections() -> None:
 def test_a_wrong_section_is_found(tmp_path: Path, text: str, says: str) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"- In a list:\n\n  ```yaml\n{re.sub('(?m)^(?=.)', '  ', text)}  ```\n", encoding="utf-8")
-    [(found, content)] = _said(page)
-    assert found == text
+    [(line, content)] = _said(page)
+    assert line == text
     with pytest.raises(StackConfigError, match=re.escape(says)):
-        parse(_merged(_base(found, content), content))
+        parse(_merged(_base(line, content), content))
 
 
 def _inner(annotation: object) -> Iterator[type[BaseModel]]:
@@ -123,8 +123,8 @@ def _inner(annotation: object) -> Iterator[type[BaseModel]]:
     if origin is Annotated:
         yield from _inner(get_args(annotation)[0])
     elif origin in {typing.Union, types.UnionType}:
-        for each in get_args(annotation):
-            yield from _inner(each)
+        for argument in get_args(annotation):
+            yield from _inner(argument)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
 
@@ -140,10 +140,10 @@ def _is_setting(path: str) -> bool:
         annotations = [model.model_fields[part].annotation for model in models if part in model.model_fields]
         if not annotations:
             return False
-        models = [each for annotation in annotations for each in _inner(annotation)]
+        models = [model for annotation in annotations for model in _inner(annotation)]
         values = [_mapped(annotation) for annotation in annotations]
         by_name = any(value is not None for value in values)
-        models += [each for value in values if value is not None for each in _inner(value)]
+        models += [model for value in values if value is not None for model in _inner(value)]
         free = by_name and not models
     return True
 
@@ -164,8 +164,8 @@ def _words(model: type[BaseModel]) -> set[str]:
             words |= set(get_args(annotation))
         if isinstance(annotation, type) and issubclass(annotation, StrEnum):
             words |= set(annotation)
-        for each in [*_inner(annotation), *_inner(_mapped(annotation))]:
-            words |= _words(each)
+        for inner in [*_inner(annotation), *_inner(_mapped(annotation))]:
+            words |= _words(inner)
     return words
 
 

@@ -453,9 +453,9 @@ def _is_settings(language: str, text: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_block_has_its_home(page: Path) -> None:
-    found = [block.first_line for block in blocks(page) if not _is_settings(block.language, block.text)]
+    lines = [block.first_line for block in blocks(page) if not _is_settings(block.language, block.text)]
     listed = HOMES.get(page.relative_to(ROOT).as_posix(), [])
-    assert found == [first_line for first_line, _ in listed]
+    assert lines == [first_line for first_line, _ in listed]
 
 
 def test_no_page_is_left_over() -> None:

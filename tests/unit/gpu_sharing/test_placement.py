@@ -98,7 +98,7 @@ def test_a_pending_pod_says_what_is_left() -> None:
 def test_a_pending_pod_of_two_gpus_says_what_both_have_left(gpus: int, left: str) -> None:
     """Not what the one with more has."""
     old = [Pod(f"old-{mib}", PodRequest(MemoryShare(mib)), node="n", groups=(str(mib),)) for mib in (5000, 90000)]
-    used = [Workload((each,)) for each in old[:gpus]]
+    used = [Workload((pod,)) for pod in old[:gpus]]
     [pending] = place([Node("n", 100000, gpus, gpus)], [*used, *_pods(MemoryShare(20000, 2))]).pending
     assert left in pending.why.text
 
@@ -353,9 +353,9 @@ def test_who_runs_on_a_node_that_kai_does_not_use_still_counts_in_his_queue() ->
 def test_cores_and_memory_of_a_queue_are_told_in_their_units() -> None:
     request = PodRequest(MemoryShare(1), cpu=Fraction(1, 2), memory=Fraction(4 * 2**30))
     workload = Workload((Pod("pod", request),), "team", priority=125, preemptible=False)
-    for quota, told in (((1, 0, 0), "0 of 0 cores and would get 0.5 more"), ((1, 1000, 0), "0 of 0 MiB of memory")):
+    for quota, reason in (((1, 0, 0), "0 of 0 cores and would get 0.5 more"), ((1, 1000, 0), "0 of 0 MiB of memory")):
         [pending] = place([_JETSON], [workload], [Queue("team", quota=quota)]).pending
-        assert told in pending.why.text
+        assert reason in pending.why.text
 
 
 def test_pods_go_to_leaf_queues_that_are_there() -> None:
@@ -389,7 +389,7 @@ _NODES = st.lists(
     st.builds(lambda hundreds, gpus: (hundreds * 100, gpus), st.integers(10, 1310), st.integers(1, 3)),
     min_size=1,
     max_size=3,
-).map(lambda each: [Node(f"node-{index}", mib, gpus, gpus) for index, (mib, gpus) in enumerate(each)])
+).map(lambda pair: [Node(f"node-{index}", mib, gpus, gpus) for index, (mib, gpus) in enumerate(pair)])
 _SHARES: st.SearchStrategy[GpuShare] = st.one_of(
     st.builds(MemoryShare, st.integers(1, 131000), st.integers(1, 2)),
     st.builds(FractionShare, st.integers(1, 99).map(lambda hundredths: hundredths / 100), st.integers(1, 2)),
@@ -397,7 +397,7 @@ _SHARES: st.SearchStrategy[GpuShare] = st.one_of(
 _STRATEGIES = st.sampled_from(Strategy)
 
 
-def _each(shares: Sequence[GpuRequest]) -> list[Workload]:
+def _workloads(shares: Sequence[GpuRequest]) -> list[Workload]:
     return [Workload((Pod(f"pod-{index}", PodRequest(share)),)) for index, share in enumerate(shares)]
 
 
@@ -405,47 +405,47 @@ def _each(shares: Sequence[GpuRequest]) -> list[Workload]:
 def test_no_gpu_gives_more_than_it_has_but_for_whole_multiples(
     nodes: list[Node], shares: list[GpuShare], strategy: Strategy
 ) -> None:
-    packing = place(nodes, _each(shares), strategy=strategy)
+    packing = place(nodes, _workloads(shares), strategy=strategy)
     for use in packing.nodes:
         assert len(use.gpus) == use.node.gpus
         for gpu in use.gpus:
             assert gpu.free_mib >= 0 or len(gpu.shares) == 1
-    decided = [each.pod.name for each in packing.placed] + [each.pod.name for each in packing.pending]
+    decided = [item.pod.name for item in packing.placed] + [item.pod.name for item in packing.pending]
     assert sorted(decided) == sorted(f"pod-{index}" for index in range(len(shares)))
 
 
 @given(_NODES, st.lists(_SHARES, max_size=12), _STRATEGIES)
 def test_a_pod_that_waits_has_room_nowhere(nodes: list[Node], shares: list[GpuShare], strategy: Strategy) -> None:
-    packing = place(nodes, _each(shares), strategy=strategy)
+    packing = place(nodes, _workloads(shares), strategy=strategy)
     there = [Workload((placed_pod,)) for placed_pod in _as_running(packing)]
-    again = place(nodes, [*there, *(Workload((each.pod,)) for each in packing.pending)], strategy=strategy)
+    again = place(nodes, [*there, *(Workload((item.pod,)) for item in packing.pending)], strategy=strategy)
     assert len(again.pending) == len(packing.pending)
 
 
 def _as_running(packing: Packing) -> list[Pod]:
-    return [Pod(each.pod.name, each.pod.request, node=each.node, groups=each.groups) for each in packing.placed]
+    return [Pod(item.pod.name, item.pod.request, node=item.node, groups=item.groups) for item in packing.placed]
 
 
 @given(_NODES, _SHARES, st.integers(1, 12), _STRATEGIES, st.randoms())
 def test_the_order_of_equal_pods_does_not_matter(
     nodes: list[Node], share: GpuShare, count: int, strategy: Strategy, random: Random
 ) -> None:
-    asked = _each([share] * count)
+    asked = _workloads([share] * count)
     mixed = list(asked)
     random.shuffle(mixed)
     shuffled_nodes = list(nodes)
     random.shuffle(shuffled_nodes)
     one, other = place(nodes, asked, strategy=strategy), place(shuffled_nodes, mixed, strategy=strategy)
     assert _counts(one) == _counts(other)
-    assert sorted(each.node for each in one.placed) == sorted(each.node for each in other.placed)
+    assert sorted(item.node for item in one.placed) == sorted(item.node for item in other.placed)
 
 
 @given(_NODES, st.integers(2, 131000), st.integers(1, 12), _STRATEGIES)
 def test_who_asks_for_less_is_never_worse_off(nodes: list[Node], mib: int, count: int, strategy: Strategy) -> None:
     largest = max(node.shared_mib or 0 for node in nodes)
     asked = min(mib, largest)
-    more = place(nodes, _each([MemoryShare(asked)] * count), strategy=strategy)
-    less = place(nodes, _each([MemoryShare(asked - 1)] * count if asked > 1 else []), strategy=strategy)
+    more = place(nodes, _workloads([MemoryShare(asked)] * count), strategy=strategy)
+    less = place(nodes, _workloads([MemoryShare(asked - 1)] * count if asked > 1 else []), strategy=strategy)
     assert asked <= 1 or len(less.placed) >= len(more.placed)
 
 
@@ -454,7 +454,7 @@ def test_the_nearest_request_fits_and_one_step_more_does_not(
     nodes: list[Node], share: GpuShare, count: int, strategy: Strategy
 ) -> None:
     def runs(smaller: GpuShare) -> bool:
-        return not place(nodes, _each([smaller] * count), strategy=strategy).pending
+        return not place(nodes, _workloads([smaller] * count), strategy=strategy).pending
 
     if runs(share):
         return

@@ -77,7 +77,9 @@ def test_the_server_reads_the_backends_that_it_is_given(tmp_path: Path) -> None:
     assert settings.gvirtus is not None
     endpoints = remote_gpus.endpoints(settings.gvirtus, {"gpu-a": "10.96.7.7", "gpu-b": "10.96.7.8"})
     [(file, text)] = admission.gvirtus_backends_data(endpoints).items()
-    assert [file] == [f"{name}-endpoints.json" for name, each in admission.mutations(settings).items() if each.choice]
+    assert [file] == [
+        f"{name}-endpoints.json" for name, mutation in admission.mutations(settings).items() if mutation.choice
+    ]
     (tmp_path / file).write_text(text, encoding="utf-8")
     assert EndpointsFile(tmp_path / file).current() == {
         "gpu-a": "10.96.7.7:9999",
@@ -89,11 +91,13 @@ def test_the_backends_are_mounted_where_the_server_looks_and_need_not_be_there()
     settings = parse(gvirtus_webhook())
     manifest = admission.gvirtus_backends(settings)
     spec = manifests(admission.objects(settings))["deployment"]["spec"]["template"]["spec"]
-    [volume] = [each for each in spec["volumes"] if each["name"] == "settings"]
+    [volume] = [volume for volume in spec["volumes"] if volume["name"] == "settings"]
     source = {"name": manifest["metadata"]["name"], "optional": True}
     assert {"configMap": source} in volume["projected"]["sources"]
     assert manifest["metadata"]["namespace"] == settings.admission.namespace
-    [mount] = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "settings"]
+    [mount] = [
+        volume_mount for volume_mount in spec["containers"][0]["volumeMounts"] if volume_mount["name"] == "settings"
+    ]
     assert mount["mountPath"] == str(agent.DEFAULT_FOLDER)
     assert "subPath" not in mount, "the kubelet never refreshes one"
 
@@ -118,7 +122,7 @@ def test_nodes_with_several_gpus_alone_bring_the_server_no_updates() -> None:
     settings = parse(changed(webhook(), "platform.tegra_nodes.jetson-1.gpu_count", 2))
     [hook] = admission.reservation_webhook(settings)["webhooks"]
     assert [rule["operations"] for rule in hook["rules"]] == [["CREATE"]]
-    assert [each["name"] for each in hook["matchConditions"]] == ["the-pod-has-a-node"]
+    assert [match_condition["name"] for match_condition in hook["matchConditions"]] == ["the-pod-has-a-node"]
     assert "rewrite" not in admission.server_settings(settings)["mutations"]["reservation"]
 
 
@@ -133,7 +137,7 @@ def test_the_webhook_reaches_exactly_what_the_policy_reaches() -> None:
     assert {key: index[key] for key in ("namespaceSelector", "objectSelector")} == {
         key: constraints[key] for key in ("namespaceSelector", "objectSelector")
     }
-    assert hook["rules"] == [each["resourceRules"][0] | {"scope": "Namespaced"} for each in (constraints, index)]
+    assert hook["rules"] == [rule["resourceRules"][0] | {"scope": "Namespaced"} for rule in (constraints, index)]
     assert (hook["failurePolicy"], hook["reinvocationPolicy"]) == ("Fail", policy["spec"]["reinvocationPolicy"])
     assert hook["sideEffects"] == "None", "or a dry-run would be refused"
     assert "caBundle" not in hook["clientConfig"], "the server owns it"
@@ -149,9 +153,11 @@ def test_the_server_reads_the_settings_that_it_is_given(stack: dict[str, object]
     assert read.dns_name == f"kai-anywhere-admission.{settings.admission.namespace}.svc"
     assert list(read.webhook_configurations) == [f"kai-anywhere-{name}" for name in settings.webhooks]
     assert list(read.mutations) == list(settings.webhooks)
-    told = {name: mutation.document() for name, mutation in admission.mutations(settings).items()}
-    assert msgspec.convert(told, dict[str, Mutation]) == read.mutations
-    assert [read.mutations[name].fragments.keys() for name in told] == [told[name]["fragments"].keys() for name in told]
+    documents = {name: mutation.document() for name, mutation in admission.mutations(settings).items()}
+    assert msgspec.convert(documents, dict[str, Mutation]) == read.mutations
+    assert [read.mutations[name].fragments.keys() for name in documents] == [
+        documents[name]["fragments"].keys() for name in documents
+    ]
 
 
 def test_program_and_server_agree_on_the_version_that_stands_in_the_settings_name() -> None:
@@ -160,7 +166,7 @@ def test_program_and_server_agree_on_the_version_that_stands_in_the_settings_nam
     name = made["settings"]["metadata"]["name"]
     assert name == f"kai-anywhere-admission-v{VERSION}"
     [volume] = [
-        each for each in made["deployment"]["spec"]["template"]["spec"]["volumes"] if each["name"] == "settings"
+        volume for volume in made["deployment"]["spec"]["template"]["spec"]["volumes"] if volume["name"] == "settings"
     ]
     assert volume["projected"]["sources"][0] == {"configMap": {"name": name}}
 
@@ -192,7 +198,7 @@ def test_with_cert_manager_the_server_writes_nothing() -> None:
     assert annotations == {"cert-manager.io/inject-ca-from": "gpu-admission/kai-anywhere-admission"}
     certificate = made["certificate"]
     assert (certificate["metadata"]["namespace"], certificate["metadata"]["name"]) == ("gpu-admission", admission.NAME)
-    [volume] = [each for each in made["deployment"]["spec"]["template"]["spec"]["volumes"] if "secret" in each]
+    [volume] = [volume for volume in made["deployment"]["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
     assert volume["secret"] == {"secretName": certificate["spec"]["secretName"]}
 
 
@@ -203,9 +209,11 @@ def test_with_an_authority_of_the_stack_the_server_has_no_right_but_to_see_nodes
     secrets = [manifest["metadata"]["name"] for key, manifest in made.items() if key.startswith("authority-")]
     assert secrets == ["kai-anywhere-admission-a", "kai-anywhere-admission-b"]
     spec = made["deployment"]["spec"]["template"]["spec"]
-    [volume] = [each for each in spec["volumes"] if "secret" in each]
+    [volume] = [volume for volume in spec["volumes"] if "secret" in volume]
     assert volume["secret"] == {"secretName": "kai-anywhere-admission-a"}, "the first one signs"
-    [mount] = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == volume["name"]]
+    [mount] = [
+        volume_mount for volume_mount in spec["containers"][0]["volumeMounts"] if volume_mount["name"] == volume["name"]
+    ]
     assert admission.server_settings(parse(stack_certificates()))["certificate"]["folder"] == mount["mountPath"]
 
 

@@ -46,8 +46,8 @@ class _Chart(BaseModel, extra="forbid"):
         below = {
             f"{prefix}.{path}": kind for prefix, sub in self.subcharts.items() for path, kind in sub.value_paths.items()
         }
-        known = below | self.template_only_value_paths | self.value_paths
-        return {path: kind for path, kind in known.items() if path not in self.dead_value_paths}
+        paths = below | self.template_only_value_paths | self.value_paths
+        return {path: kind for path, kind in paths.items() if path not in self.dead_value_paths}
 
 
 def _chart(pin: ChartPin) -> _Chart:
@@ -72,12 +72,12 @@ def _kind(value: object) -> str:
             raise AssertionError(f"{value!r} is no Helm value")
 
 
-def _leaves(values: Mapping[str, Any], known: Mapping[str, str], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _leaves(values: Mapping[str, Any], paths: Mapping[str, str], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Paths and values, down to where the chart knows the path or nothing is below it."""
     for key, value in values.items():
         path = f"{prefix}{key}"
-        if isinstance(value, dict) and value and path not in known:
-            yield from _leaves(value, known, f"{path}.")
+        if isinstance(value, dict) and value and path not in paths:
+            yield from _leaves(value, paths, f"{path}.")
         else:
             yield path, value
 
@@ -110,12 +110,12 @@ def test_the_data_is_of_the_pinned_version(pin: ChartPin) -> None:
 
 @_every_chart
 def test_every_path_that_we_pass_exists_with_the_same_type(pin: ChartPin) -> None:
-    known = _chart(pin).paths()
+    paths = _chart(pin).paths()
     wrong = {
-        f"{path} ({name}): {known.get(path, 'no such path')}, not {_kind(value)}"
+        f"{path} ({name}): {paths.get(path, 'no such path')}, not {_kind(value)}"
         for name, release in _releases(pin).items()
-        for path, value in _leaves(release.values, known)
-        if known.get(path) != _kind(value)
+        for path, value in _leaves(release.values, paths)
+        if paths.get(path) != _kind(value)
     }
     assert not wrong
 
@@ -139,10 +139,10 @@ def test_no_trap_is_passed(pin: ChartPin) -> None:
 
 
 def test_a_misspelt_path_would_be_found() -> None:
-    known = _chart(KAI_SCHEDULER).paths()
-    leaves = dict(_leaves({"binder": {"resourceReservation": {"runtimeClassName": "nvidia"}}}, known))
+    paths = _chart(KAI_SCHEDULER).paths()
+    leaves = dict(_leaves({"binder": {"resourceReservation": {"runtimeClassName": "nvidia"}}}, paths))
     assert leaves == {"binder.resourceReservation.runtimeClassName": "nvidia"}
-    assert not leaves.keys() & known.keys()
+    assert not leaves.keys() & paths.keys()
 
 
 def test_the_stacks_switch_every_optional_path_on() -> None:

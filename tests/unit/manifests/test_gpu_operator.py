@@ -234,19 +234,19 @@ def test_a_prometheus_that_selects_by_labels_finds_dcgm_exporter_by_those_of_the
 
 
 def test_service_discovery_names_both_endpoints_in_the_operators_namespace() -> None:
-    found = gpu_operator.service_discovery(parse(changed(x86(), "gpu_operator.namespace", "gpus")))
-    assert found is not None
-    assert found["metadata"]["namespace"] == "gpus"
-    assert found["data"] == {
+    result = gpu_operator.service_discovery(parse(changed(x86(), "gpu_operator.namespace", "gpus")))
+    assert result is not None
+    assert result["metadata"]["namespace"] == "gpus"
+    assert result["data"] == {
         "gpu-operator-metrics": "http://gpu-operator.gpus.svc.cluster.local:8080/metrics",
         "dcgm-exporter-metrics": "http://nvidia-dcgm-exporter.gpus.svc.cluster.local:9400/metrics",
     }
 
 
 def test_service_discovery_does_not_name_an_exporter_that_is_off() -> None:
-    found = gpu_operator.service_discovery(parse(changed(x86(), "gpu_operator.dcgm_exporter.enabled", False)))
-    assert found is not None
-    assert list(found["data"]) == ["gpu-operator-metrics"]
+    result = gpu_operator.service_discovery(parse(changed(x86(), "gpu_operator.dcgm_exporter.enabled", False)))
+    assert result is not None
+    assert list(result["data"]) == ["gpu-operator-metrics"]
 
 
 def test_service_discovery_can_be_turned_off() -> None:
@@ -264,9 +264,12 @@ def test_taints_that_a_stack_names_are_tolerated_besides_those_that_the_chart_to
     control_plane = "node-role.kubernetes.io/control-plane"
     discovery = values["node-feature-discovery"]
     keys = {
-        "operands": [each["key"] for each in values["daemonsets"]["tolerations"]],
-        "operator": [each["key"] for each in values["operator"]["tolerations"]],
-        **{name: [each["key"] for each in discovery[name]["tolerations"]] for name in ("master", "worker", "gc")},
+        "operands": [toleration["key"] for toleration in values["daemonsets"]["tolerations"]],
+        "operator": [toleration["key"] for toleration in values["operator"]["tolerations"]],
+        **{
+            name: [toleration["key"] for toleration in discovery[name]["tolerations"]]
+            for name in ("master", "worker", "gc")
+        },
     }
     assert keys == {
         "operands": ["nvidia.com/gpu", "dedicated"],

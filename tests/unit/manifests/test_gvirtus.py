@@ -24,8 +24,8 @@ def _settings(stack: Json) -> tuple[StackSettings, GvirtusSettings]:
 
 
 def _pod(stack: Json, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = built.deployment(*_settings(stack), name)["spec"]["template"]["spec"]
-    return found
+    spec: dict[str, Any] = built.deployment(*_settings(stack), name)["spec"]["template"]["spec"]
+    return spec
 
 
 def _runs(script: str) -> bool:

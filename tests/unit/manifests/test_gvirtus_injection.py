@@ -53,8 +53,8 @@ def test_our_volume_is_known_by_a_part_of_itself() -> None:
     given = fragment(BackendKind.GVIRTUS, "a")
     assert given.own is not None
     [volume] = given.volumes
-    [item], [known] = volume["downwardAPI"]["items"], given.own.volume["downwardAPI"]["items"]
-    assert (known["path"], known["fieldRef"].items() <= item["fieldRef"].items()) == (item["path"], True)
+    [item], [own_item] = volume["downwardAPI"]["items"], given.own.volume["downwardAPI"]["items"]
+    assert (own_item["path"], own_item["fieldRef"].items() <= item["fieldRef"].items()) == (item["path"], True)
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,13 @@ def test_the_reservation_namespace_is_ours_and_its_account_the_operators() -> No
 
 
 def _images(values: dict[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    queue_objects: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict):
             if "pullPolicy" in value:
-                found[f"{path}{key}"] = value
-            found |= _images(value, f"{path}{key}.")
-    return found
+                queue_objects[f"{path}{key}"] = value
+            queue_objects |= _images(value, f"{path}{key}.")
+    return queue_objects
 
 
 def test_the_pull_policy_reaches_every_image_hooks_included() -> None:

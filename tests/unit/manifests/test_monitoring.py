@@ -13,7 +13,7 @@ from testbed.stacks import Json, changed, jetson, mixed, monitoring, monitoring_
 
 
 def _made(stack: Json) -> dict[str, Manifest]:
-    return {name: each.manifest for name, each in objects(parse(stack)).items()}
+    return {name: stack_object.manifest for name, stack_object in objects(parse(stack)).items()}
 
 
 def test_nothing_of_it_is_there_by_default() -> None:
@@ -77,7 +77,7 @@ def test_a_dashboard_is_a_file_that_grafanas_sidecar_finds() -> None:
 
 
 def _panels() -> list[dict[str, Any]]:
-    return [panel for each in dashboards.of(parse(monitoring_full())).values() for panel in each["panels"]]
+    return [panel for dashboard in dashboards.of(parse(monitoring_full())).values() for panel in dashboard["panels"]]
 
 
 def test_panels_stand_beside_each_other_and_never_on_each_other() -> None:

@@ -131,10 +131,10 @@ def test_annotations_of_nv_fractions_lift_the_runtime_class_under_that_mode_alon
 
 
 def test_a_variable_uses_only_variables_before_it() -> None:
-    known: set[str] = set()
+    seen: set[str] = set()
     for name, expression in _variables(jetson()).items():
-        assert set(re.findall(r"variables\.([a-z_]+)", expression)) <= known, name
-        known.add(name)
+        assert set(re.findall(r"variables\.([a-z_]+)", expression)) <= seen, name
+        seen.add(name)
 
 
 def test_the_grants_are_for_the_stacks_tegra_nodes_and_folders() -> None:

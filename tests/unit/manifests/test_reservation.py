@@ -79,7 +79,7 @@ def test_each_rung_has_a_policy_that_names_its_nodes() -> None:
     for suffix, node in names.items():
         policy, binding = objects[f"reservation-policy{suffix}"], objects[f"reservation-binding{suffix}"]
         assert policy["metadata"]["name"] == f"kai-anywhere-reservation-overrides{suffix}"
-        assert [each["expression"] for each in policy["spec"]["matchConditions"]][1:] == [
+        assert [match_condition["expression"] for match_condition in policy["spec"]["matchConditions"]][1:] == [
             f'params.metadata.name in ["{node}"]'
         ]
         assert binding["spec"]["policyName"] == binding["metadata"]["name"] == policy["metadata"]["name"]
@@ -258,7 +258,7 @@ def test_the_guard_names_the_tegra_nodes_their_folders_and_the_stacks_registry()
 
 def test_the_guard_asks_pod_securitys_baseline_and_nothing_about_gpus_or_images() -> None:
     assert {check.rule for check in pod_guard.BASELINE} == {"privileged", "host-paths", "host-access"}
-    names = [each["name"] for each in reservation_guard.guard_policy(parse(jetson()))["spec"]["variables"]]
+    names = [variable["name"] for variable in reservation_guard.guard_policy(parse(jetson()))["spec"]["variables"]]
     assert len(names) == len(set(names)), "one would hide the other"
     assert {"host_paths", "host_ports", "profiles", "selinux_types"} <= set(names)
     assert set(names).isdisjoint({"images", "node_names", "unrequested_gpus"})
@@ -267,7 +267,7 @@ def test_the_guard_asks_pod_securitys_baseline_and_nothing_about_gpus_or_images(
 @pytest.mark.parametrize("stack", [x86(), spark(), never()])
 def test_the_guard_of_a_stack_without_overrides_grants_nothing(stack: dict[str, object]) -> None:
     policy = reservation_guard.guard_policy(parse(stack))
-    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    variables = {variable["name"]: variable["expression"] for variable in policy["spec"]["variables"]}
     assert variables["specs"].endswith("dyn(false)])")
     text = json.dumps(policy)
     assert "nvidia-libs" not in text
@@ -289,9 +289,9 @@ def test_the_guard_grants_nothing_on_the_rung_none() -> None:
     assert "nvidia-libs" not in text
     assert "jetson" not in text
     [variable] = [
-        each
-        for each in reservation_guard.guard_policy(parse(unprivileged()))["spec"]["variables"]
-        if each["name"] == "specs"
+        variable
+        for variable in reservation_guard.guard_policy(parse(unprivileged()))["spec"]["variables"]
+        if variable["name"] == "specs"
     ]
     assert variable["expression"].endswith("dyn(false)])")
 
@@ -299,7 +299,7 @@ def test_the_guard_grants_nothing_on_the_rung_none() -> None:
 def test_the_guard_lifts_the_check_of_privilege_on_nodes_of_that_rung_alone() -> None:
     def expression(stack: dict[str, object], name: str) -> str:
         variables = reservation_guard.guard_policy(parse(stack))["spec"]["variables"]
-        return str({each["name"]: each["expression"] for each in variables}[name])
+        return str({variable["name"]: variable["expression"] for variable in variables}[name])
 
     devices = changed(jetson(), "reservation.privilege", "devices")
     assert "(b[3]) ? []" in expression(jetson(), "privileged")

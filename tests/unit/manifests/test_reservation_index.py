@@ -12,9 +12,9 @@ def _platform(stack: Json) -> TegraPlatform:
 
 
 def test_nodes_with_one_gpu_are_meant_and_no_others() -> None:
-    wanted = reservation_index.rewrite(_platform(mixed()))
-    assert wanted is not None
-    assert wanted.nodes == ["jetson-1"], "jetson-2 has two"
+    rewrite = reservation_index.rewrite(_platform(mixed()))
+    assert rewrite is not None
+    assert rewrite.nodes == ["jetson-1"], "jetson-2 has two"
     two = changed(jetson(), "platform.tegra_nodes.jetson-1.gpu_count", 2)
     assert reservation_index.rewrite(_platform(two)) is None
     assert reservation_index.objects(parse(two)) == {}
@@ -22,7 +22,7 @@ def test_nodes_with_one_gpu_are_meant_and_no_others() -> None:
 
 def test_the_policy_is_there_where_a_policy_carries_the_overrides() -> None:
     for stack in (jetson(), beta_policies()):
-        policy, binding = (each.manifest for each in reservation_index.objects(parse(stack)).values())
+        policy, binding = (stack_object.manifest for stack_object in reservation_index.objects(parse(stack)).values())
         assert policy["apiVersion"] == binding["apiVersion"]
         assert policy["apiVersion"].endswith(f"/{parse(stack).cluster.policies_version}")
         assert binding["spec"]["policyName"] == policy["metadata"]["name"]

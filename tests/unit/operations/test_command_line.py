@@ -46,9 +46,9 @@ def test_the_page_of_commands_groups_them_as_the_help_does() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     tables = re.findall(r"(?m)^\| ([^|`]+) \| \|\n((?:\|.*\n)+)", page)
     written = {group: set(re.findall(r"`([a-z-]+)", rows.replace("`--", ""))) for group, rows in tables}
-    known = {words: command for words, command in commands().items() if " " not in words}
-    assert len(known) > 20
-    for name, command in known.items():
+    command_of = {words: command for words, command in commands().items() if " " not in words}
+    assert len(command_of) > 20
+    for name, command in command_of.items():
         assert command.name == name
         assert name in written[command.rich_help_panel], name
 
@@ -217,7 +217,7 @@ def test_the_command_runs_from_any_folder_and_through_a_link(tmp_path: Path) -> 
     assert done.stdout == "The simulator of stack 'x-y' was never started.\n"
     done = subprocess.run([link, "reset", "--stack", "x y"], cwd=tmp_path, check=False, capture_output=True, text=True)
     assert "'x y' is no stack name" in done.stderr, "it arrives whole"
-    assert [each.name for each in tmp_path.iterdir()] == ["kai"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kai"]
 
 
 def test_a_checkout_without_its_environment_says_how_to_get_it(tmp_path: Path) -> None:

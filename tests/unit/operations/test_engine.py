@@ -15,9 +15,9 @@ from testbed.stacks import Json, changed, jetson, parse
 from tests.support.hosts.settings import jetson_with_host
 
 
-@pytest.mark.parametrize(("stack", "told"), [(jetson_with_host(), True), (jetson(), False)], ids=["hosts", "none"])
+@pytest.mark.parametrize(("stack", "is_told"), [(jetson_with_host(), True), (jetson(), False)], ids=["hosts", "none"])
 def test_a_failed_run_of_a_stack_with_hosts_names_the_page_of_their_errors(
-    stack: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, told: bool
+    stack: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
 ) -> None:
     program = tmp_path / "pulumi"
     program.write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
@@ -26,34 +26,34 @@ def test_a_failed_run_of_a_stack_with_hosts_names_the_page_of_their_errors(
     target = Target("jetson", parse(stack), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
     with pytest.raises(OperationError, match=r"^pulumi up failed \(status 255\); the reason is above\.") as caught:
         pulumi(target, "up")
-    assert ("docs/hosts.md" in str(caught.value)) is told
+    assert ("docs/hosts.md" in str(caught.value)) is is_told
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"), [(("up",), True), (("destroy",), True), (("up", "--yes"), False), (("preview",), False)]
+    ("arguments", "is_told"), [(("up",), True), (("destroy",), True), (("up", "--yes"), False), (("preview",), False)]
 )
 def test_where_pulumi_can_not_ask_its_failure_names_what_agrees(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_told: bool
 ) -> None:
     monkeypatch.setattr("operations.engine.watched", lambda *_: 2)
     with pytest.raises(OperationError) as caught:
         pulumi(Target("jetson", parse(jetson()), tmp_path, {}, ()), *arguments)
-    assert ("PULUMI_SKIP_CONFIRMATIONS=true agrees" in str(caught.value)) is told, "make has no option --yes"
+    assert ("PULUMI_SKIP_CONFIRMATIONS=true agrees" in str(caught.value)) is is_told, "make has no option --yes"
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "line"),
     [("KILL", "Killed. The system does so where memory runs short. The same"), ("PIPE", "Broken pipe. The same")],
 )
 def test_a_killed_pulumi_is_told_as_that_since_it_gave_no_reason(
-    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "pulumi"
     program.write_text(f"#!/bin/sh\nkill -{name} $$\n", encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     target = Target("jetson", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
-    with pytest.raises(OperationError, match=rf"^pulumi up was ended by a signal: {told} command goes on from what"):
+    with pytest.raises(OperationError, match=rf"^pulumi up was ended by a signal: {line} command goes on from what"):
         pulumi(target, "up")
 
 
@@ -159,7 +159,7 @@ _BEGAN = [*_PREVIEWED, '{"preludeEvent": {"config": {}}}', '{"cancelEvent": {}}'
 
 
 @pytest.mark.parametrize(
-    ("events", "told"),
+    ("events", "line"),
     [
         pytest.param(_PREVIEWED, "Nothing was changed; the reason is above.", id="not agreed"),
         pytest.param([_PREVIEWED[0].replace("succeeded", "failed"), _PREVIEWED[1]], "pulumi up failed", id="preview"),
@@ -169,7 +169,7 @@ _BEGAN = [*_PREVIEWED, '{"preludeEvent": {"config": {}}}', '{"cancelEvent": {}}'
     ],
 )
 def test_who_does_not_agree_to_an_up_hears_that_nothing_was_changed_and_of_no_failure(
-    events: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    events: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "said").write_text("".join(f"{event}\n" for event in events), encoding="utf-8")
     program = tmp_path / "pulumi"
@@ -182,16 +182,16 @@ exit 1
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     target = Target("jetson", parse(jetson()), tmp_path, {"PATH": f"{tmp_path}:/bin"}, ())
-    with pytest.raises(OperationError, match=f"^{re.escape(told)}"):
+    with pytest.raises(OperationError, match=f"^{re.escape(line)}"):
         pulumi(target, "up")
 
 
-def _asking(folder: Path, kubeconfig: str, told: str) -> Target:
+def _asking(folder: Path, kubeconfig: str, line: str) -> Target:
     """A stack whose `pulumi` tells the folder's state.json, and notes in `asked` what else it is asked and told."""
     script = f"""#!/bin/sh
 case "$1" in
 stack) cat {folder}/state.json ;;
-*) echo "$@" {told} > {folder}/asked ;;
+*) echo "$@" {line} > {folder}/asked ;;
 esac
 """
     program = folder / "pulumi"
@@ -227,12 +227,12 @@ def test_a_repair_tells_the_program_of_its_refresh_and_an_up_tells_of_none(
     (tmp_path / "state.json").write_text(json.dumps({"deployment": {"resources": []}}), encoding="utf-8")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     target = _asking(tmp_path, config_path, "refreshes=$KAI_ANYWHERE_REFRESHES")
-    for run, refresh, told in ((repair, True, "refreshes=true"), (up, False, "refreshes=")):
+    for run, refresh, line in ((repair, True, "refreshes=true"), (up, False, "refreshes=")):
         run(target)
         asked = (tmp_path / "asked").read_text(encoding="utf-8").split()
         assert asked[:1] == ["up"]
         assert ("--refresh" in asked) is refresh
-        assert asked[-1] == told
+        assert asked[-1] == line
 
 
 _RELEASE = "kubernetes:helm.sh/v3:Release"

@@ -35,7 +35,9 @@ MODELS: dict[str, type[BaseModel] | dict[str, type[BaseModel]]] = {
 
 
 COMMANDS = commands()
-OPERATIONS = sorted(name for name, each in COMMANDS.items() if any("--json" in option.opts for option in each.params))
+OPERATIONS = sorted(
+    name for name, command in COMMANDS.items() if any("--json" in option.opts for option in command.params)
+)
 """The commands that print JSON."""
 
 
@@ -54,7 +56,7 @@ def test_the_documented_schema_is_the_models(name: str, request: pytest.FixtureR
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_help_of_json_says_where_its_schema_is(name: str) -> None:
-    options = {each.opts[0]: each.help for each in COMMANDS[name].params if isinstance(each.help, str)}
+    options = {param.opts[0]: param.help for param in COMMANDS[name].params if isinstance(param.help, str)}
     documented = re.search(r"docs/[a-z-]+\.schema\.json", options["--json"])
     assert "--json-schema" in options or (documented and (ROOT / documented[0]).is_file())
 

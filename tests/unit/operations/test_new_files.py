@@ -34,7 +34,7 @@ def test_a_full_disk_leaves_what_was_there_and_no_half_of_what_was_to_come(tmp_p
     with room_for(1000), pytest.raises(OSError, match="File too large") as refused:
         write_whole(file, "today's " * 1000)
     assert refused.value.filename == str(file)
-    assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [
+    assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [
         ("map.html", "yesterday's")
     ]
 
@@ -47,7 +47,7 @@ def test_a_file_that_is_written_anew_is_no_more_open_to_others_than_before_and_l
     file.touch(0o600)
     write_whole(file, "text")
     assert (file.read_text(encoding="utf-8"), file.stat().st_mode & 0o777) == ("text", 0o600)
-    assert {each.name for each in tmp_path.iterdir()} == {file.name, other.name}
+    assert {path.name for path in tmp_path.iterdir()} == {file.name, other.name}
     assert other.read_text(encoding="utf-8") == "mine"
 
 

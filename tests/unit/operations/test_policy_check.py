@@ -122,9 +122,11 @@ def test_a_check_makes_no_stack_in_a_persons_own_backend(tmp_path: Path, monkeyp
     monkeypatch.setattr("operations.policy_check.commands.engine.check_context", lambda _: None)
     monkeypatch.setattr("operations.policy_check.preview.prove", lambda *_: None)
     done = CliRunner().invoke(app, ["policy", "--stack", "berlin"])
-    told = str(done.exception)
-    assert told.startswith("The backend has no stack 'berlin' yet, so there is no preview of it. Make it there, once: ")
-    assert told.endswith(" Or take the simulator: --simulator.")
+    refusal = str(done.exception)
+    assert refusal.startswith(
+        "The backend has no stack 'berlin' yet, so there is no preview of it. Make it there, once: "
+    )
+    assert refusal.endswith(" Or take the simulator: --simulator.")
     assert (tmp_path / "asked").read_text(encoding="utf-8") == "preview\n", "nothing made one"
 
 

@@ -155,7 +155,7 @@ def test_a_stacks_settings_are_shown_with_the_file_of_each() -> None:
 def test_what_no_file_says_is_shown_as_a_default() -> None:
     content = json.loads(_run("show", "berlin", "--defaults", "--json").stdout)
     assert content["files"] == ["Pulumi.berlin.yaml", "bases/jetson.yaml"]
-    by_key = {each["key"]: each for each in content["values"]}
+    by_key = {value["key"]: value for value in content["values"]}
     assert len(by_key) == len(content["values"]), "every setting stands there once"
     assert by_key["validation"] == {"key": "validation", "value": "none", "file": "default"}
     assert by_key["kai.timeout_seconds"]["file"] == "Pulumi.berlin.yaml"
@@ -176,15 +176,15 @@ def test_settings_that_are_wrong_are_not_shown(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "line"),
     [
         pytest.param("{}", "the key kai-anywhere:settings is missing", id="none"),
         pytest.param("{kai-anywhere:settings: }", "the key kai-anywhere:settings is empty", id="empty"),
         pytest.param("{kai-anywhere:settings: a}", "must be a mapping: `key: value` lines", id="a text"),
     ],
 )
-def test_a_file_without_settings_and_base_hears_nothing_of_a_base(config: str, told: str, tmp_path: Path) -> None:
+def test_a_file_without_settings_and_base_hears_nothing_of_a_base(config: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.bare.yaml").write_text(f"config: {config}", encoding="utf-8")
     done = _run("show", "bare", "--folder", str(tmp_path))
-    assert told in str(done.exception)
+    assert line in str(done.exception)
     assert "base" not in str(done.exception)

@@ -151,8 +151,8 @@ def test_a_project_that_can_t_be_read_is_named(repository: Path, content: bytes)
 
 @pytest.mark.parametrize("name", ["prod-rollout", "prod-Rollout"])
 def test_a_stack_that_would_take_the_credentials_of_another_ones_rollout_is_refused(tmp_path: Path, name: str) -> None:
-    for each in ("prod", name):
-        (tmp_path / f"Pulumi.{each}.yaml").write_text("config: {}\n", encoding="utf-8")
+    for stack_name in ("prod", name):
+        (tmp_path / f"Pulumi.{stack_name}.yaml").write_text("config: {}\n", encoding="utf-8")
     with pytest.raises(OperationError) as refused:
         listed(tmp_path)
     assert str(refused.value) == (
@@ -304,8 +304,8 @@ def test_a_base_that_git_can_t_tell_of_means_every_stack(repository: Path, base:
 def test_this_folder_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for command in (["stacks"], ["fleet", "plan", "--folder", "."]):
-        told = str(CliRunner().invoke(app, command).exception)
-        assert f" in {tmp_path}." in told, "`in ..` would be another folder"
+        refusal = str(CliRunner().invoke(app, command).exception)
+        assert f" in {tmp_path}." in refusal, "`in ..` would be another folder"
 
 
 def test_outside_of_a_repository_every_stack_is_taken(tmp_path: Path) -> None:
@@ -334,10 +334,10 @@ _OTHERS = ["README.md", "/Makefile", "inner/Pulumi.prod.yaml", "bases/inner/a.ya
 def test_a_stack_is_left_out_only_where_its_settings_are_the_same_and_nothing_else_changed(
     own: set[str], others: set[str], differing: set[str]
 ) -> None:
-    changed = {PurePosixPath(f"Pulumi.{name}.yaml") for name in own} | {PurePosixPath(each) for each in others}
+    changed = {PurePosixPath(f"Pulumi.{name}.yaml") for name in own} | {PurePosixPath(other) for other in others}
     changed |= {PurePosixPath("bases/edge.yaml")}
-    found = concerned(NAMES, changed, lambda name: name in differing)
-    assert set(found) == (set(NAMES) if others else differing)
+    result = concerned(NAMES, changed, lambda name: name in differing)
+    assert set(result) == (set(NAMES) if others else differing)
     assert concerned(NAMES, None, lambda name: name in differing) == NAMES
 
 

@@ -91,27 +91,29 @@ def _diff(olds: Any, news: Any) -> Any:  # noqa: ANN401
 def test_the_same_nodes_differ_in_nothing_whatever_the_connection_is_called() -> None:
     olds, news = _inputs(a="1", b="2"), _inputs(a="1", b="2")
     news["kubeconfig"] = binding.NO_CLUSTER
-    found = _diff(olds, news)
-    assert found.changes == provider_pb2.DiffResponse.DIFF_NONE
-    assert not found.detailedDiff
+    result = _diff(olds, news)
+    assert result.changes == provider_pb2.DiffResponse.DIFF_NONE
+    assert not result.detailedDiff
 
 
 def test_a_difference_is_named_by_node_and_label_and_nothing_is_replaced() -> None:
-    found = _diff(_inputs(a="1", b="2", c="3"), _inputs(a="1", b=UNKNOWN, d="4"))
-    assert found.changes == provider_pb2.DiffResponse.DIFF_SOME
-    kinds = {path: provider_pb2.PropertyDiff.Kind.Name(each.kind) for path, each in found.detailedDiff.items()}
+    result = _diff(_inputs(a="1", b="2", c="3"), _inputs(a="1", b=UNKNOWN, d="4"))
+    assert result.changes == provider_pb2.DiffResponse.DIFF_SOME
+    kinds = {
+        path: provider_pb2.PropertyDiff.Kind.Name(difference.kind) for path, difference in result.detailedDiff.items()
+    }
     assert kinds == {
         'nodes["b"].labels["nvidia.com/gpu.memory"]': "UPDATE",
         'nodes["c"]': "DELETE",
         'nodes["d"]': "ADD",
     }
-    assert list(found.diffs) == ["nodes"]
-    assert not found.replaces
+    assert list(result.diffs) == ["nodes"]
+    assert not result.replaces
 
 
 def _kinds(olds: Any, news: Any) -> dict[str, str]:  # noqa: ANN401
     difference = _diff(olds, news).detailedDiff
-    return {path: provider_pb2.PropertyDiff.Kind.Name(each.kind) for path, each in difference.items()}
+    return {path: provider_pb2.PropertyDiff.Kind.Name(item.kind) for path, item in difference.items()}
 
 
 def test_a_label_of_all_nodes_that_changes_is_one_difference() -> None:
@@ -214,4 +216,6 @@ def test_another_cluster_at_the_same_address_is_not_written_to(home: Path, uid: 
         else:
             with pytest.raises(_AbortedError, match="Another cluster answers"):
                 asyncio.run(ManyNodeLabels().Create(request, _Context()))
-        assert [each.path for each in server.asked if each.method == "PATCH"] == ["/api/v1/nodes/a"] * (uid == UID)
+        assert [request.path for request in server.asked if request.method == "PATCH"] == ["/api/v1/nodes/a"] * (
+            uid == UID
+        )

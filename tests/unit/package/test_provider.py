@@ -31,9 +31,9 @@ def _as_sent(value: Any) -> Any:  # noqa: ANN401 - JSON
         case int():
             return float(value)
         case list():
-            return [_as_sent(each) for each in value]
+            return [_as_sent(item) for item in value]
         case _:
-            return {key: _as_sent(each) for key, each in value.items()}
+            return {key: _as_sent(item) for key, item in value.items()}
 
 
 def _construct(settings: object, token: str = tokens.KAI_ANYWHERE) -> tuple[Graph, list[ConstructResult]]:
@@ -56,8 +56,8 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_component_registers_what_the_program_does(stack: Json) -> None:
     graph, [made] = _construct(_as_sent(stack))
     program = preview(stack, cluster_uid=None)
-    assert {(each.key, each.parent) for each in graph.registrations} == {
-        (each.key, each.parent) for each in program.registrations
+    assert {(registration.key, registration.parent) for registration in graph.registrations} == {
+        (registration.key, registration.parent) for registration in program.registrations
     }
     for key, registration in program.by_key.items():
         assert graph.by_key[key].inputs == registration.inputs, key
@@ -129,8 +129,8 @@ def test_without_settings_those_of_the_callers_stack_file_hold() -> None:
         made.append(KaiAnywherePackage().construct("kai-anywhere", tokens.KAI_ANYWHERE, {}))
 
     graph = record(program, state={"outputs": {}})
-    assert {each.key for each in graph.registrations} == {
-        each.key for each in preview(jetson(), cluster_uid=None).registrations
+    assert {registration.key for registration in graph.registrations} == {
+        registration.key for registration in preview(jetson(), cluster_uid=None).registrations
     }
     assert len(made) == 1
 
@@ -165,8 +165,8 @@ def test_the_callers_stack_file_may_build_upon_a_base(
         KaiAnywherePackage().construct("kai-anywhere", tokens.KAI_ANYWHERE, {})
 
     graph = record(program, state={"outputs": {}})
-    assert {each.key for each in graph.registrations} == {
-        each.key for each in preview(jetson(), cluster_uid=None).registrations
+    assert {registration.key for registration in graph.registrations} == {
+        registration.key for registration in preview(jetson(), cluster_uid=None).registrations
     }
 
 
@@ -186,13 +186,13 @@ class TestHostSecrets:
         def program() -> None:
             pulumi.runtime.set_all_config(config or {}, list(config or {}))
             try:
-                found = read_host_secrets(parse(jetson_with_host(full_host())).hosts, _host_secrets(given()))
+                values = read_host_secrets(parse(jetson_with_host(full_host())).hosts, _host_secrets(given()))
             except InputPropertiesError as error:
                 refused.append(error.message)
             except StackConfigError as error:
                 refused.append(str(error))
             else:
-                pulumi.Output.all(**found).apply(note)
+                pulumi.Output.all(**values).apply(note)
 
         record(program)
         return read, "".join(refused)
@@ -239,8 +239,8 @@ class TestHostSecrets:
             secret.append(await output.is_secret())
 
         def program() -> pulumi.Output[None]:
-            found = _host_secrets({"lab-sudo": pulumi.Output.secret(self._VALUE)})
-            return pulumi.Output.from_input(look(found["lab-sudo"]))
+            values = _host_secrets({"lab-sudo": pulumi.Output.secret(self._VALUE)})
+            return pulumi.Output.from_input(look(values["lab-sudo"]))
 
         record(program)
         assert secret == [True]

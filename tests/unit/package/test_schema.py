@@ -19,10 +19,10 @@ TYPES: dict[str, Any] = SCHEMA["types"]
 
 
 def _models(base: type[Any]) -> Iterator[type[Any]]:
-    for each in base.__subclasses__():
-        if each.__module__.startswith("config."):
-            yield each
-            yield from _models(each)
+    for model in base.__subclasses__():
+        if model.__module__.startswith("config."):
+            yield model
+            yield from _models(model)
 
 
 def _type(name: str) -> Any:  # noqa: ANN401 - JSON
@@ -43,7 +43,10 @@ def test_a_setting_tells_its_default_and_sends_none() -> None:
     assert port["description"].endswith("Default: 22.")
     assert "Default" not in _type("SshEndpoint")["properties"]["address"].get("description", "")
     assert [
-        name for name, shape in TYPES.items() for each in shape.get("properties", {}).values() if "default" in each
+        name
+        for name, shape in TYPES.items()
+        for property_ in shape.get("properties", {}).values()
+        if "default" in property_
     ] == []
 
 
@@ -66,7 +69,7 @@ def test_every_model_has_its_type_with_its_settings() -> None:
 def test_closed_vocabularies_are_closed() -> None:
     enums: dict[str, type[StrEnum]] = {cls.__name__: cls for cls in _models(StrEnum)}
     listed = {
-        name.rpartition(":")[2]: {each["value"] for each in shape["enum"]}
+        name.rpartition(":")[2]: {entry["value"] for entry in shape["enum"]}
         for name, shape in TYPES.items()
         if "enum" in shape
     }
@@ -76,23 +79,23 @@ def test_closed_vocabularies_are_closed() -> None:
 
 
 def test_every_reference_leads_to_a_type_and_every_type_is_used() -> None:
-    found: set[str] = set()
+    names: set[str] = set()
 
     def collect(node: object) -> None:
         match node:
             case {"$ref": str(reference)}:
-                found.add(reference.removeprefix("#/types/"))
+                names.add(reference.removeprefix("#/types/"))
             case dict():
-                for each in node.values():
-                    collect(each)
+                for item in node.values():
+                    collect(item)
             case list():
-                for each in node:
-                    collect(each)
+                for item in node:
+                    collect(item)
             case _:
                 pass
 
     collect(SCHEMA)
-    assert found == TYPES.keys()
+    assert names == TYPES.keys()
 
 
 def test_a_platform_is_told_by_its_kind() -> None:
@@ -131,9 +134,9 @@ def _fits(shape: Json, value: object) -> bool:  # noqa: PLR0911 - a table, one r
         case {"const": const}, _:
             return bool(value == const)
         case {"items": items}, list():
-            return all(_fits(items, each) for each in value)
+            return all(_fits(items, item) for item in value)
         case {"additionalProperties": values}, dict():
-            return all(_fits(values, each) for each in value.values())
+            return all(_fits(values, item) for item in value.values())
         case {"type": kind}, _:
             return type(value) in _SCALARS.get(kind, ())
         case _:
@@ -142,11 +145,11 @@ def _fits(shape: Json, value: object) -> bool:  # noqa: PLR0911 - a table, one r
 
 def _is(shape: Json, value: object) -> bool:
     if "enum" in shape:
-        return value in {each["value"] for each in shape["enum"]}
+        return value in {entry["value"] for entry in shape["enum"]}
     if not isinstance(value, dict) or not value.keys() >= set(shape.get("required", ())):
         return False
     properties = shape["properties"]
-    return all(key in properties and _fits(properties[key], each) for key, each in value.items())
+    return all(key in properties and _fits(properties[key], item) for key, item in value.items())
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -100,7 +100,7 @@ def test_a_resource_lives_from_its_check_to_its_deletion(bound: Path) -> None:
             updated = await stub.Update(
                 provider_pb2.UpdateRequest(id=made.id, olds=read.properties, news=checked.inputs)
             )
-            repaired = [each.path for each in server.asked[before:] if each.method == "PATCH"]
+            repaired = [request.path for request in server.asked[before:] if request.method == "PATCH"]
             await stub.Delete(provider_pb2.DeleteRequest(id=made.id, properties=updated.properties))
             return made, read, diff, repaired
 
@@ -109,7 +109,7 @@ def test_a_resource_lives_from_its_check_to_its_deletion(bound: Path) -> None:
     assert read.properties == read.inputs == _inputs(a="9", b="2")
     assert set(diff.detailedDiff) == {f'nodes["a"].labels["{MEMORY}"]'}
     assert repaired == ["/api/v1/nodes/a"], "what does not differ is not written"
-    writes = [(each.path, each.query["fieldManager"]) for each in server.asked if each.method == "PATCH"]
+    writes = [(request.path, request.query["fieldManager"]) for request in server.asked if request.method == "PATCH"]
     assert sorted(writes) == [("/api/v1/nodes/a", [MANAGER])] * 3 + [("/api/v1/nodes/b", [MANAGER])] * 2
 
 
@@ -145,5 +145,5 @@ def test_what_stops_the_component_is_told_in_its_own_words(monkeypatch: pytest.M
     monkeypatch.setattr(PackageServer, "_construct", in_vain)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         _call(lambda stub: stub.Construct(provider_pb2.ConstructRequest()))
-    told = "Waited 60 s for KAI without success.\nLook at: kubectl get pods"
-    assert caught.value.details() == told, "without the class of the exception"
+    reason = "Waited 60 s for KAI without success.\nLook at: kubectl get pods"
+    assert caught.value.details() == reason, "without the class of the exception"

@@ -28,12 +28,12 @@ def status_of(  # noqa: PLR0913 - what a snapshot holds
     """The map of these objects."""
     snapshot = Snapshot(
         taken=TAKEN,
-        nodes=tuple(Node.model_validate(each) for each in nodes),
-        pods=tuple(Pod.model_validate(each) for each in pods),
-        queues=tuple(Queue.model_validate(each) for each in queues),
-        pod_groups=tuple(PodGroup.model_validate(each) for each in pod_groups),
-        bind_requests=tuple(BindRequest.model_validate(each) for each in bind_requests),
-        configs=tuple(Config.model_validate(each) for each in configs),
+        nodes=tuple(Node.model_validate(node) for node in nodes),
+        pods=tuple(Pod.model_validate(pod) for pod in pods),
+        queues=tuple(Queue.model_validate(queue) for queue in queues),
+        pod_groups=tuple(PodGroup.model_validate(pod_group) for pod_group in pod_groups),
+        bind_requests=tuple(BindRequest.model_validate(bind_request) for bind_request in bind_requests),
+        configs=tuple(Config.model_validate(config_file) for config_file in configs),
         unseen=tuple(unseen),
     )
     return build(snapshot, context="lab", server="https://10.0.0.5:6443", simulated=False)

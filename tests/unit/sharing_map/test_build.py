@@ -25,7 +25,7 @@ def test_pods_of_one_group_share_one_gpu_and_the_rest_is_free() -> None:
     assert (node.shared_mib, node.sharing.value, node.platform.value) == (131000, "kai", "tegra")
     [gpu] = node.gpus
     assert (gpu.use, gpu.group, gpu.total_mib, gpu.taken_mib, gpu.free_mib) == ("shared", "g", 131000, 50000, 81000)
-    assert [(each.name, each.mib, each.state.value) for each in gpu.shares] == [
+    assert [(share.name, share.mib, share.state.value) for share in gpu.shares] == [
         ("a", 30000, "running"),
         ("b", 20000, "running"),
     ]
@@ -102,7 +102,7 @@ def test_a_label_is_as_old_as_what_its_writer_wrote_last() -> None:
 def test_a_fraction_is_cut_to_whole_mib_of_what_kai_shares() -> None:
     half = pod("half", annotations={"gpu-fraction": "0.3"}, labels={"runai-gpu-group": "g"})
     [gpu] = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), half])).gpus
-    assert [(each.mib, each.asks.value, each.gpus) for each in gpu.shares] == [(39300, "0.3 of a GPU", 0.3)]
+    assert [(share.mib, share.asks.value, share.gpus) for share in gpu.shares] == [(39300, "0.3 of a GPU", 0.3)]
 
 
 def test_a_pod_on_several_gpus_has_its_share_on_each() -> None:
@@ -141,12 +141,12 @@ def test_time_slices_under_a_name_of_their_own_are_shown_and_charged_to_no_queue
     shown = _only_node(status)
     assert (shown.sharing.value, shown.advertised.value, shown.remarks) == ("time-slicing", 4, ())
     assert shown.sharing.proof == "Node x86-1 status.allocatable[nvidia.com/gpu.shared]"
-    assert [(each.name, each.asks.value, each.mib) for each in shown.other_pods] == [
+    assert [(other_pod.name, other_pod.asks.value, other_pod.mib) for other_pod in shown.other_pods] == [
         ("a", "1 nvidia.com/gpu.shared", None),
         ("b", "2 nvidia.com/gpu.shared", None),
     ]
-    assert [each.asks and each.asks.value for each in status.pending] == ["1 nvidia.com/gpu.shared"]
-    assert [(each.used.value, each.difference) for each in status.queues] == [(0, None)]
+    assert [pod.asks and pod.asks.value for pod in status.pending] == ["1 nvidia.com/gpu.shared"]
+    assert [(queue.used.value, queue.difference) for queue in status.queues] == [(0, None)]
 
 
 def test_a_node_that_advertises_time_slices_and_no_count_is_one_with_gpus() -> None:
@@ -174,10 +174,10 @@ def test_pods_of_a_kai_with_other_names_are_known_by_its_config() -> None:
     node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[held, theirs, nobodys], configs=[config]))
     [gpu] = node.gpus
     assert gpu.reservation is not None
-    assert ([each.name for each in gpu.shares], gpu.taken_mib, node.remarks) == (["a"], 30000, ())
+    assert ([share.name for share in gpu.shares], gpu.taken_mib, node.remarks) == (["a"], 30000, ())
     config["spec"] = {}
     by_default = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), nobodys], configs=[config]))
-    assert [each.name for gpu in by_default.gpus for each in gpu.shares] == ["b"]
+    assert [share.name for gpu in by_default.gpus for share in gpu.shares] == ["b"]
 
 
 def test_a_reservation_pod_that_has_not_answered_is_said_with_the_reason() -> None:
@@ -233,7 +233,7 @@ def test_pods_of_a_time_sliced_node_are_listed_without_memory() -> None:
     assert read.sharing.value == "time-slicing"
     assert read.sharing.proof == "Node x86-1 metadata.labels[kai.scheduler/node-pool]"
     assert [(gpu.use, gpu.free_mib) for gpu in read.gpus] == [("time-sliced", None), ("time-sliced", None)]
-    assert [(each.name, each.mib) for each in read.other_pods] == [("sliced", None)]
+    assert [(other_pod.name, other_pod.mib) for other_pod in read.other_pods] == [("sliced", None)]
     assert (status.summary.free_mib, status.summary.shared_mib) == (0, 0)
 
 
@@ -344,16 +344,16 @@ def test_a_pod_of_which_its_node_tells_no_more_holds_its_share_and_is_not_said_t
 def test_nothing_is_called_free_where_pods_could_not_be_read() -> None:
     status = status_of(nodes=[gpu_node("jetson-1")], unseen=[Unseen("pods", "refused")])
     assert [(gpu.use, gpu.free_mib) for gpu in _only_node(status).gpus] == [("unknown", None)]
-    told = status.summary
-    assert (told.free_mib, told.taken_mib, told.shares, told.pending) == (None, None, None, None)
-    assert [(each.what, each.why) for each in status.unseen] == [("pods", "refused")]
+    summary = status.summary
+    assert (summary.free_mib, summary.taken_mib, summary.shares, summary.pending) == (None, None, None, None)
+    assert [(gap.what, gap.why) for gap in status.unseen] == [("pods", "refused")]
 
 
 def test_pods_of_a_node_that_could_not_be_read_are_shown_with_it() -> None:
     status = status_of(pods=[reservation("g"), share("a", "g")], unseen=[Unseen("nodes", "refused")])
     node = _only_node(status)
     assert (node.name, node.ready.value, node.shared_mib) == ("jetson-1", None, None)
-    assert [each.name for gpu in node.gpus for each in gpu.shares] == ["a"]
+    assert [share.name for gpu in node.gpus for share in gpu.shares] == ["a"]
     assert not any("memory" in remark for remark in node.remarks), "the label may well be there"
 
 
@@ -361,15 +361,19 @@ def test_memory_of_nodes_that_take_no_pods_is_not_free() -> None:
     cordoned, down = gpu_node("jetson-2"), gpu_node("jetson-3")
     cordoned["spec"]["unschedulable"] = True
     down["status"]["conditions"][1]["status"] = "Unknown"
-    told = status_of(nodes=[gpu_node("jetson-1"), cordoned, down]).summary
-    assert (told.free_mib, told.unavailable_mib, told.largest_free_mib) == (131000, 262000, 131000)
+    summary = status_of(nodes=[gpu_node("jetson-1"), cordoned, down]).summary
+    assert (summary.free_mib, summary.unavailable_mib, summary.largest_free_mib) == (131000, 262000, 131000)
 
 
 def test_memory_of_a_node_pool_is_not_free_for_pods_without_one_as_a_plan_leaves_it_out() -> None:
     pooled = gpu_node("jetson-2", labels={"kai.scheduler/node-pool": "b"})
-    told = status_of(nodes=[gpu_node("jetson-1", memory_mib=1000), pooled])
-    assert (told.summary.free_mib, told.summary.unavailable_mib, told.summary.largest_free_mib) == (1000, 131000, 1000)
-    assert [node.pool.value for node in told.nodes] == [None, "b"]
+    status_read = status_of(nodes=[gpu_node("jetson-1", memory_mib=1000), pooled])
+    assert (
+        status_read.summary.free_mib,
+        status_read.summary.unavailable_mib,
+        status_read.summary.largest_free_mib,
+    ) == (1000, 131000, 1000)
+    assert [node.pool.value for node in status_read.nodes] == [None, "b"]
 
 
 def test_memory_where_kai_places_no_fractions_is_neither_taken_nor_free() -> None:
@@ -377,8 +381,10 @@ def test_memory_where_kai_places_no_fractions_is_neither_taken_nor_free() -> Non
     marked = gpu_node("frontend", labels={"gvirtus.io/frontend.allowed": "true"})
     sliced = gpu_node("x86-1", labels={"nvidia.com/mig.strategy": "single"})
     sliced["status"]["allocatable"]["nvidia.com/mig-1g.5gb"] = "1"
-    told = status_of(nodes=[marked, sliced], pods=[reservation("g", node="x86-1"), share("a", "g", node="x86-1")])
-    numbers = told.summary
+    status_read = status_of(
+        nodes=[marked, sliced], pods=[reservation("g", node="x86-1"), share("a", "g", node="x86-1")]
+    )
+    numbers = status_read.summary
     assert (numbers.shared_mib, numbers.taken_mib, numbers.free_mib, numbers.largest_free_mib) == (0, 0, 0, 0)
     assert numbers.shares == 1
 
@@ -391,11 +397,11 @@ def test_nodes_stand_in_the_order_in_which_people_count() -> None:
 
 def test_pods_with_claims_of_dra_are_counted_as_not_counted() -> None:
     claiming, ended, plain = (pod(name, queue=None) for name in ("claiming", "ended", "plain"))
-    for each in (claiming, ended):
-        each["spec"] |= {"schedulerName": "default-scheduler", "resourceClaims": [{"name": "gpu"}]}
+    for new_pod in (claiming, ended):
+        new_pod["spec"] |= {"schedulerName": "default-scheduler", "resourceClaims": [{"name": "gpu"}]}
     ended["status"]["phase"] = "Succeeded"
-    told = status_of(nodes=[gpu_node("jetson-1")], pods=[claiming, ended, plain]).summary
-    assert (told.claiming, told.shares) == (1, 0)
+    summary = status_of(nodes=[gpu_node("jetson-1")], pods=[claiming, ended, plain]).summary
+    assert (summary.claiming, summary.shares) == (1, 0)
     assert status_of(unseen=[Unseen(PODS, "refused")]).summary.claiming is None
 
 
@@ -436,9 +442,9 @@ def test_memory_of_which_kai_shares_nothing_is_a_remark(label: str) -> None:
 
 def test_a_frontend_of_remote_gpus_has_none_whatever_is_labelled() -> None:
     marked = gpu_node("cpu-1", gpus=2, labels={"gvirtus.io/frontend.allowed": "true", "nvidia.com/gpu.present": "true"})
-    told = status_of(nodes=[marked])
-    assert (told.summary.gpu_nodes, told.summary.gpus) == (0, 0)
-    assert _only_node(told).remarks == ()
+    status_read = status_of(nodes=[marked])
+    assert (status_read.summary.gpu_nodes, status_read.summary.gpus) == (0, 0)
+    assert _only_node(status_read).remarks == ()
 
 
 def test_a_frontend_of_remote_gpus_has_none_and_shows_who_uses_them() -> None:
@@ -447,7 +453,7 @@ def test_a_frontend_of_remote_gpus_has_none_and_shows_who_uses_them() -> None:
     node = _only_node(busy)
     assert (node.sharing.value, node.gpu_count.value, node.advertised.value) == ("remote", 0, 8)
     assert node.sharing.proof == "Node cpu-1 metadata.labels[gvirtus.io/frontend.allowed]"
-    assert [each.name for each in node.other_pods] == ["remote"]
+    assert [other_pod.name for other_pod in node.other_pods] == ["remote"]
     assert (node.gpus, node.remarks) == ((), ())
     assert (busy.summary.gpu_nodes, busy.summary.gpus) == (0, 0)
     assert not _only_node(status_of(nodes=[frontend("cpu-1")])).has_gpus
@@ -468,8 +474,8 @@ def test_labels_of_many_pods_make_no_more_gpu_groups_than_a_node_has_gpus_and_hi
     pods = [*map(many, ["a", "b", "c"]), reservation("zz"), share("z", "zz")]
     node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=pods))
     assert len(node.gpus) == 128 + 1
-    assert [each.name for gpu in node.gpus if gpu.group == "zz" for each in gpu.shares] == ["z"]
-    assert [each.name for each in node.other_pods] == ["b", "c"]
+    assert [share.name for gpu in node.gpus if gpu.group == "zz" for share in gpu.shares] == ["z"]
+    assert [other_pod.name for other_pod in node.other_pods] == ["b", "c"]
 
 
 def test_labels_of_one_pod_make_no_more_gpu_groups_than_a_node_has_gpus() -> None:
@@ -488,8 +494,8 @@ def test_a_pod_that_asks_for_more_than_any_machine_has_hides_no_other(
     greedy = pod("greedy", node=None, limits={resource: amount}, phase="Pending")
     greedy["spec"] |= {"schedulerName": scheduler}
     status = status_of(nodes=[gpu_node("jetson-1")], pods=[reservation("g"), share("a", "g"), greedy])
-    assert [each.name for gpu in status.nodes[0].gpus for each in gpu.shares] == ["a"]
-    assert [each.name for each in status.pending] == (["greedy"] if scheduler == "kai-scheduler" else [])
+    assert [share.name for gpu in status.nodes[0].gpus for share in gpu.shares] == ["a"]
+    assert [pod.name for pod in status.pending] == (["greedy"] if scheduler == "kai-scheduler" else [])
 
 
 def test_pods_that_name_nodes_without_a_gpu_or_none_that_there_are_make_no_gpu_groups_of_their_own() -> None:
@@ -498,7 +504,7 @@ def test_pods_that_name_nodes_without_a_gpu_or_none_that_there_are_make_no_gpu_g
     many = [pod(f"a{n}", node=f"no-{n}", annotations={"gpu-memory": "1"}, labels=labels) for n in range(20)]
     read = status_of(nodes=[gpu_node("jetson-1")], pods=many).nodes
     assert [len(node.gpus) for node in read] == [1] + [0] * 20
-    assert [each.name for node in read for each in node.other_pods] == [f"a{n}" for n in range(20)]
+    assert [other_pod.name for node in read for other_pod in node.other_pods] == [f"a{n}" for n in range(20)]
     without = [gpu_node(f"no-{n}", gpus=0, memory_mib=None) for n in range(20)]
     assert [len(node.gpus) for node in status_of(nodes=without, pods=many).nodes] == [0] * 20
     unseen = [Unseen(NODES, "refused")]
@@ -525,7 +531,7 @@ def test_slices_are_shown_as_mig_and_nothing_is_missed_where_all_gpus_are_sliced
 def test_a_pod_that_names_its_node_and_asks_for_a_billion_gpus_takes_no_memory_of_the_map() -> None:
     greedy = pod("greedy", node="jetson-1", phase="Pending", limits={"nvidia.com/gpu": "1G"})
     node = _only_node(status_of(nodes=[gpu_node("jetson-1")], pods=[greedy]))
-    assert ([gpu.use for gpu in node.gpus], [each.name for each in node.other_pods]) == (["free"], ["greedy"])
+    assert ([gpu.use for gpu in node.gpus], [other_pod.name for other_pod in node.other_pods]) == (["free"], ["greedy"])
 
 
 @pytest.mark.parametrize("count", ["4000000000", "9" * 18])
@@ -562,9 +568,9 @@ def test_a_gpu_that_is_advertised_is_one_where_the_label_says_none() -> None:
 
 def test_memory_of_gpus_that_the_device_plugin_does_not_advertise_is_not_free() -> None:
     away = gpu_node("jetson-2", memory_mib=262144, advertised=0)
-    told = status_of(nodes=[gpu_node("jetson-1"), away], pods=[share("a", "g", node="jetson-2")]).summary
-    assert (told.gpus, told.shared_mib, told.taken_mib) == (2, 131000, 30000)
-    assert (told.free_mib, told.unavailable_mib, told.largest_free_mib) == (131000, 232100, 131000)
+    summary = status_of(nodes=[gpu_node("jetson-1"), away], pods=[share("a", "g", node="jetson-2")]).summary
+    assert (summary.gpus, summary.shared_mib, summary.taken_mib) == (2, 131000, 30000)
+    assert (summary.free_mib, summary.unavailable_mib, summary.largest_free_mib) == (131000, 232100, 131000)
 
 
 def test_a_gpu_that_is_not_well_is_not_free_and_who_runs_keeps_what_he_has() -> None:
@@ -579,7 +585,7 @@ def test_a_gpu_that_is_not_well_is_not_free_and_who_runs_keeps_what_he_has() -> 
 def test_a_pod_with_whole_gpus_is_told_of_a_node_that_nobody_knows(unseen: list[Unseen]) -> None:
     train = pod("train", node="x86-1", limits={"nvidia.com/gpu": "2"})
     node = _only_node(status_of(pods=[train], unseen=unseen))
-    assert (node.gpus, [each.name for each in node.other_pods], node.has_gpus) == ((), ["train"], True)
+    assert (node.gpus, [other_pod.name for other_pod in node.other_pods], node.has_gpus) == ((), ["train"], True)
 
 
 def test_a_node_that_is_gone_is_named_so_with_its_pods_and_is_not_counted() -> None:
@@ -587,4 +593,4 @@ def test_a_node_that_is_gone_is_named_so_with_its_pods_and_is_not_counted() -> N
     assert (status.summary.nodes, status.summary.gpu_nodes) == (1, 1)
     gone = status.nodes[-1]
     assert (gone.name, gone.ready.value, gone.ready.proof) == ("old", None, "Node old: is gone")
-    assert [each.name for gpu in gone.gpus for each in gpu.shares] == ["a"]
+    assert [share.name for gpu in gone.gpus for share in gpu.shares] == ["a"]

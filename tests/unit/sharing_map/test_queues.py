@@ -16,17 +16,17 @@ def _with_queues(*queues: dict[str, object], pods: int = 4) -> Status:
 
 def test_a_queue_uses_what_its_pods_are_charged_and_its_parent_uses_it_too() -> None:
     status = _with_queues(queue("all"), queue("other", "all"), queue("robots", "all", quota=0.5, limit=2))
-    told = {each.name: each for each in status.queues}
-    assert [(each.name, each.depth) for each in status.queues] == [("all", 0), ("other", 1), ("robots", 1)]
+    by_name = {queue.name: queue for queue in status.queues}
+    assert [(queue.name, queue.depth) for queue in status.queues] == [("all", 0), ("other", 1), ("robots", 1)]
     # 30000 of 131000 MiB are 0.2290 GPUs; KAI rounds each up to 0.23.
-    assert {name: each.used.value for name, each in told.items()} == {"all": 0.92, "other": 0, "robots": 0.92}
-    assert {name: (each.pods, each.pending) for name, each in told.items()} == {
+    assert {name: entry.used.value for name, entry in by_name.items()} == {"all": 0.92, "other": 0, "robots": 0.92}
+    assert {name: (entry.pods, entry.pending) for name, entry in by_name.items()} == {
         "all": (4, 1),
         "other": (0, 0),
         "robots": (4, 1),
     }
-    assert (told["robots"].quota.value, told["robots"].limit.value) == (0.5, 2)
-    assert told["robots"].quota.proof == "Queue robots spec.resources.gpu.quota"
+    assert (by_name["robots"].quota.value, by_name["robots"].limit.value) == (0.5, 2)
+    assert by_name["robots"].quota.proof == "Queue robots spec.resources.gpu.quota"
 
 
 def test_what_the_queue_controller_says_stands_beside_it() -> None:
@@ -63,9 +63,9 @@ def test_a_share_of_two_gpus_counts_once_for_the_queue_controller_and_mig_slices
     slices = pod("slices", node="x86-1", limits={"nvidia.com/mig-3g.20gb": "1"})
     pods = [_two_devices("a"), _two_devices("b"), slices]
     nodes = [gpu_node("x86-1", gpus=2, memory_mib=46068)]
-    [told] = status_of(nodes=nodes, pods=pods, queues=[queue("robots", used="1")]).queues
-    assert (told.used.value, told.reported.value, told.unexplained) == (5, 1, 0)
-    assert told.difference == (
+    [row] = status_of(nodes=nodes, pods=pods, queues=[queue("robots", used="1")]).queues
+    assert (row.used.value, row.reported.value, row.unexplained) == (5, 1, 0)
+    assert row.difference == (
         "The queue controller counts a share of several GPUs once, and no MIG slices; the scheduler counts all."
     )
     [behind] = status_of(nodes=nodes, pods=pods, queues=[queue("robots", used="0")]).queues
@@ -76,23 +76,23 @@ def test_a_share_of_two_gpus_counts_once_for_the_queue_controller_and_mig_slices
 
 
 def test_a_queue_controller_that_never_wrote_a_gpu_is_behind_where_pods_have_some() -> None:
-    assert [told.unexplained for told in _with_queues(queue("robots")).queues] == [0.92]
-    assert [told.unexplained for told in _with_queues(queue("robots"), pods=0).queues] == [0]
+    assert [row.unexplained for row in _with_queues(queue("robots")).queues] == [0.92]
+    assert [row.unexplained for row in _with_queues(queue("robots"), pods=0).queues] == [0]
 
 
 @pytest.mark.parametrize("what", [PODS, NODES])
 def test_what_a_queue_uses_is_not_known_where_pods_or_nodes_could_not_be_read(what: str) -> None:
     pods = [] if what == PODS else [reservation("g"), share("a", "g")]
     unseen = [Unseen(what, "refused")]
-    [told] = status_of(pods=pods, queues=[queue("robots", used="2")], unseen=unseen).queues
-    assert (told.used.value, told.reported.value, told.difference, told.unexplained) == (None, 2, None, None)
-    assert (told.pods, told.pending) == ((None, None) if what == PODS else (1, 0))
+    [row] = status_of(pods=pods, queues=[queue("robots", used="2")], unseen=unseen).queues
+    assert (row.used.value, row.reported.value, row.difference, row.unexplained) == (None, 2, None, None)
+    assert (row.pods, row.pending) == ((None, None) if what == PODS else (1, 0))
 
 
 def test_whole_gpus_count_as_what_they_are() -> None:
     train = pod("train", node="x86-1", limits={"nvidia.com/gpu": "2"})
     status = status_of(nodes=[gpu_node("x86-1", gpus=2)], pods=[train], queues=[queue("robots")])
-    assert [each.used.value for each in status.queues] == [2]
+    assert [queue.used.value for queue in status.queues] == [2]
 
 
 def test_a_pod_of_another_scheduler_uses_nothing_of_the_queue_that_its_label_names() -> None:
@@ -100,16 +100,16 @@ def test_a_pod_of_another_scheduler_uses_nothing_of_the_queue_that_its_label_nam
     foreign = pod("train", limits={"nvidia.com/gpu": "1"})
     foreign["spec"]["schedulerName"] = "default-scheduler"
     status = status_of(nodes=[gpu_node("jetson-1")], pods=[foreign], queues=[queue("robots")])
-    assert [(each.used.value, each.pods) for each in status.queues] == [(0, 0)]
-    assert [each.queue for gpu in status.nodes[0].gpus for each in gpu.shares] == [None]
+    assert [(queue.used.value, queue.pods) for queue in status.queues] == [(0, 0)]
+    assert [share.queue for gpu in status.nodes[0].gpus for share in gpu.shares] == [None]
 
 
 def test_queues_below_each_other_or_below_none_that_is_there_are_all_shown() -> None:
     status = _with_queues(queue("a", "b"), queue("b", "a"), queue("robots", "gone"))
-    assert [(each.name, each.depth) for each in status.queues] == [("robots", 0), ("a", 0), ("b", 1)]
+    assert [(queue.name, queue.depth) for queue in status.queues] == [("robots", 0), ("a", 0), ("b", 1)]
 
 
 def test_however_many_queues_stand_below_each_other_all_are_shown() -> None:
     """KAI's admission sets no bound."""
     status = _with_queues(queue("q0"), *(queue(f"q{depth}", f"q{depth - 1}") for depth in range(1, 2000)))
-    assert [(each.name, each.depth) for each in status.queues] == [(f"q{depth}", depth) for depth in range(2000)]
+    assert [(queue.name, queue.depth) for queue in status.queues] == [(f"q{depth}", depth) for depth in range(2000)]

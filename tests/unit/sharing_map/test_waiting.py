@@ -28,7 +28,7 @@ def test_a_binding_that_failed_comes_first() -> None:
         "status": {"phase": "Failed", "reason": "failed waiting for GPU reservation pod", "failedAttempts": 3},
     }
     waits = _only(status_of(nodes=[gpu_node("jetson-1")], pods=[waiting("a")], bind_requests=[request]))
-    assert [each.value for each in waits.reasons] == [
+    assert [reason.value for reason in waits.reasons] == [
         "failed waiting for GPU reservation pod (3 failed attempts)",
         "no node has the GPU memory",
     ]
@@ -46,11 +46,11 @@ def test_a_pod_that_the_binder_is_at_waits_for_it_and_not_for_its_containers() -
     )
     waits = _only(status)
     assert (waits.node, waits_for(waits)) == (None, "binder")
-    assert [each.value for each in waits.reasons] == [
+    assert [reason.value for reason in waits.reasons] == [
         "KAI's binder is to put it on jetson-1",
         "no node has the GPU memory",
     ]
-    assert [(each.pods, each.pending) for each in status.queues] == [(1, 0)]
+    assert [(queue.pods, queue.pending) for queue in status.queues] == [(1, 0)]
 
 
 def test_the_pod_groups_reasons_are_told_and_its_queue_is_the_pods() -> None:
@@ -74,7 +74,7 @@ def test_the_pod_groups_reasons_are_told_and_its_queue_is_the_pods() -> None:
     }
     waits = _only(status_of(pods=[made], pod_groups=[group]))
     assert waits.queue == "team"
-    assert [(each.value, each.proof) for each in waits.reasons] == [
+    assert [(reason.value, reason.proof) for reason in waits.reasons] == [
         ("Workload is over the limit of queue team", "PodGroup robots/pg-a status.schedulingConditions")
     ]
 
@@ -84,7 +84,7 @@ def test_a_pod_on_its_node_waits_in_the_kubelets_words() -> None:
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     made["status"]["containerStatuses"] = [{"name": "main", "state": state}]
     waits = _only(status_of(nodes=[gpu_node("jetson-1")], pods=[made]))
-    assert (waits.node, [each.value for each in waits.reasons]) == ("jetson-1", ["ImagePullBackOff: no such image"])
+    assert (waits.node, [reason.value for reason in waits.reasons]) == ("jetson-1", ["ImagePullBackOff: no such image"])
 
 
 def test_a_pod_of_which_nobody_says_anything_has_no_reason() -> None:

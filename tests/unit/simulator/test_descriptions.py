@@ -118,13 +118,13 @@ NAMESPACED_CRDS = {"bindrequests.scheduling.run.ai", "podgroups.scheduling.run.a
 
 
 def test_charts_bring_definitions_with_their_scopes() -> None:
-    found = {
+    descriptions = {
         crd["metadata"]["name"]: crd["spec"]["scope"]
         for name in ("kai-scheduler", "gpu-operator")
         for path in (simulator.chart_path(name) / "crds").iterdir()
         for crd in yaml.safe_load_all(path.read_text())
     }
-    assert found == dict.fromkeys(CRDS, "Cluster") | dict.fromkeys(NAMESPACED_CRDS, "Namespaced")
+    assert descriptions == dict.fromkeys(CRDS, "Cluster") | dict.fromkeys(NAMESPACED_CRDS, "Namespaced")
 
 
 def test_no_command_line_holds_a_secret_and_each_names_its_folder(tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def test_a_copy_of_a_checkout_has_no_processes_and_one_that_was_moved_has_its_ow
     assert copied is not None
     assert (copied.ports, copied.processes) == (RECORDS.ports, {}), "a start there would stop them"
     original.rename(moved)
-    found = records.read(moved / "processes.json")
-    assert found is not None
-    assert found.processes == RECORDS.processes
+    read = records.read(moved / "processes.json")
+    assert read is not None
+    assert read.processes == RECORDS.processes
 
 
 def test_records_of_a_version_whose_etcd_had_ports_are_read(tmp_path: Path) -> None:

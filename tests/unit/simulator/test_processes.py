@@ -57,13 +57,13 @@ def test_a_process_that_took_the_number_over_is_neither_alive_nor_stopped(sleepe
 
 
 def test_a_process_is_found_by_program_and_folder(sleeper: Running, tmp_path: Path) -> None:
-    def found(program: str, folder: Path) -> list[Running]:
+    def processes_of(program: str, folder: Path) -> list[Running]:
         return list(processes.find(program, folder))
 
-    eventually(lambda: found("etcd", tmp_path) == [sleeper])
-    assert found("kwok", tmp_path) == []
-    assert found("etcd", tmp_path / "other") == []
-    assert found("etcd", tmp_path.parent / tmp_path.name[:-1]) == [], "a folder whose name only begins alike"
+    eventually(lambda: processes_of("etcd", tmp_path) == [sleeper])
+    assert processes_of("kwok", tmp_path) == []
+    assert processes_of("etcd", tmp_path / "other") == []
+    assert processes_of("etcd", tmp_path.parent / tmp_path.name[:-1]) == [], "a folder whose name only begins alike"
 
 
 def test_output_is_appended_to_the_log(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ class TestAFolder:
         program.write_bytes(_PROGRAM)
         program.chmod(0o755)
         for image in (_IMAGE, _PINNED, "registry.example.com:5000/mirror/binder", "binder"):
-            found = program_of(image, str(tmp_path))
-            assert (found.path, found.source) == (program, str(program))
-            assert (found.arguments, found.default_arguments, found.environment) == ((), (), {})
+            answer = program_of(image, str(tmp_path))
+            assert (answer.path, answer.source) == (program, str(program))
+            assert (answer.arguments, answer.default_arguments, answer.environment) == ((), (), {})
 
     def test_that_is_not_there_is_told(self, tmp_path: Path) -> None:
         with pytest.raises(ToolchainError, match=f"{tmp_path / 'none'} is no folder"):
@@ -165,9 +165,9 @@ def test_a_page_in_place_of_an_answer_is_told_in_a_line(crane: Crane, tmp_path: 
     page = "<p>\033[2J\nError: busy\n" + "<p>" * 10_000
     (tmp_path / "page").write_text(f"Error: GET https://ghcr.io/v2/x: unexpected status code 502 Bad Gateway: {page}")
     crane(digest=f"/bin/cat {tmp_path / 'page'} >&2; exit 1")
-    with pytest.raises(ToolchainError) as told:
+    with pytest.raises(ToolchainError) as caught:
         from_image(_IMAGE)
-    assert told.value.why == "ghcr.io answers: unexpected status code 502 Bad Gateway: <p> [2J Error: busy [...]"
+    assert caught.value.why == "ghcr.io answers: unexpected status code 502 Bad Gateway: <p> [2J Error: busy [...]"
 
 
 @pytest.mark.parametrize("damage", ["binder", "configuration.json"])

@@ -28,9 +28,9 @@ from toolchain.programs import (
 EVERY = (*ALL, *tests_programs.ALL)
 
 
-def _note(found: Present | PassedOver | None) -> str:
-    assert isinstance(found, PassedOver)
-    return found.note
+def _note(location: Present | PassedOver | None) -> str:
+    assert isinstance(location, PassedOver)
+    return location.note
 
 
 def test_nothing_on_path_is_found_as_nothing(on_path: Lay) -> None:
@@ -83,14 +83,14 @@ def test_a_wrapper_that_starts_another_version_later_is_asked_again_by_the_next_
 ) -> None:
     version = tmp_path / "version"
     etcd = on_path("etcd", script=f'read told < {version}; echo "$told"')
-    found = []
-    for told in ("3.5.1\n", "busy\n", "3.6.5\n"):
-        version.write_text(told)
+    lines = []
+    for text in ("3.5.1\n", "busy\n", "3.6.5\n"):
+        version.write_text(text)
         next_process()
-        found.append(look_up(ETCD))
-    assert "is 3.5.1" in _note(found[0])
-    assert "does not tell its version" in _note(found[1])
-    assert found[2] == Present(etcd, "3.6.5")
+        lines.append(look_up(ETCD))
+    assert "is 3.5.1" in _note(lines[0])
+    assert "does not tell its version" in _note(lines[1])
+    assert lines[2] == Present(etcd, "3.6.5")
 
 
 def test_a_cache_that_can_not_be_written_does_not_hide_what_is_on_path(

@@ -23,8 +23,8 @@ def content(file: Path) -> Any:  # noqa: ANN401 - YAML
 
 def jobs(name: str) -> dict[str, Any]:
     """The jobs of a workflow."""
-    found: dict[str, Any] = content(FOLDER / "workflows" / f"{name}.yml")["jobs"]
-    return found
+    parts: dict[str, Any] = content(FOLDER / "workflows" / f"{name}.yml")["jobs"]
+    return parts
 
 
 def steps(job: dict[str, Any]) -> list[dict[str, Any]]:
@@ -39,8 +39,8 @@ def scripts(job: dict[str, Any]) -> str:
 
 def script(part: dict[str, Any], name: str) -> str:
     """The script of the step with this name or id."""
-    [found] = [step["run"] for step in steps(part) if "run" in step and name in {step.get("name"), step.get("id")}]
-    return str(found)
+    [script] = [step["run"] for step in steps(part) if "run" in step and name in {step.get("name"), step.get("id")}]
+    return str(script)
 
 
 def action(name: str) -> dict[str, Any]:

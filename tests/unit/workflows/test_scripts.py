@@ -119,8 +119,8 @@ def test_the_stacks_of_a_folder_take_the_place_of_the_examples(job: Job, program
     (program / "bases").mkdir()
     (program / "bases" / "own.yaml").write_text("ours", encoding="utf-8")
     _set_up(job, program, "stacks/clusters")
-    found = {file.name: file.read_text(encoding="utf-8") for file in program.glob("*.*") if file.is_file()}
-    assert found == {
+    files = {file.name: file.read_text(encoding="utf-8") for file in program.glob("*.*") if file.is_file()}
+    assert files == {
         "Pulumi.prod.yaml": "theirs",
         "policy-exceptions.yaml": "theirs",
         "Pulumi.yaml": "ours",

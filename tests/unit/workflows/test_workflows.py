@@ -30,14 +30,14 @@ every_reusable = pytest.mark.parametrize("name", REUSABLE)
 
 
 def _step(job: dict[str, Any], action: str) -> dict[str, Any]:
-    [found] = [step for step in steps(job) if step.get("uses", "").startswith(f"{action}@")]
-    return dict(found)
+    [entry] = [step for step in steps(job) if step.get("uses", "").startswith(f"{action}@")]
+    return dict(entry)
 
 
 def _checkouts(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """What a job checks out, by folder."""
-    found = [step["with"] for step in steps(job) if step.get("uses", "").startswith("actions/checkout@")]
-    return {each.get("path", "."): each for each in found}
+    checkouts = [step["with"] for step in steps(job) if step.get("uses", "").startswith("actions/checkout@")]
+    return {checkout.get("path", "."): checkout for checkout in checkouts}
 
 
 def test_the_workflows_are_those_that_anybody_calls_and_those_of_this_repository() -> None:
@@ -64,7 +64,7 @@ def test_an_action_has_one_version_everywhere() -> None:
     for action, pin in re.findall(r"uses: ([\w-]+/[\w-]+)@(.+)", text):
         pins.setdefault(action, set()).add(pin)
     assert pins
-    assert {action: found for action, found in pins.items() if len(found) > 1} == {}
+    assert {action: versions for action, versions in pins.items() if len(versions) > 1} == {}
 
 
 @every_workflow
@@ -105,8 +105,8 @@ def test_the_stacks_are_found_by_their_files(name: str) -> None:
         assert stack not in text
     for job_name, job in jobs(name).items():
         if "matrix" in job.get("strategy", {}) and "stack" in job["strategy"]["matrix"]:
-            found = "inputs.sites" if name == "rollout-wave" else "needs.stacks.outputs.stacks"
-            assert job["strategy"]["matrix"] == {"stack": f"${{{{ fromJSON({found}) }}}}"}
+            expression = "inputs.sites" if name == "rollout-wave" else "needs.stacks.outputs.stacks"
+            assert job["strategy"]["matrix"] == {"stack": f"${{{{ fromJSON({expression}) }}}}"}
             assert job["strategy"]["fail-fast"] is False
             assert "${{ matrix.stack }}" in job["concurrency"]["group"], job_name
             assert job["name"] == f"{job_name} (${{{{ matrix.stack }}}})", "one check per stack, with its name"
@@ -128,8 +128,8 @@ def test_a_release_has_every_image_that_the_program_runs() -> None:
     image = jobs("release")["image"]
     matrix = image["strategy"]["matrix"]["include"]
     built = {str(path.relative_to(ROOT)) for path in (ROOT / "agents").rglob("Containerfile")}
-    assert {each["file"] for each in matrix} == built
-    assert image["outputs"].keys() == {each["name"] for each in matrix}
+    assert {entry["file"] for entry in matrix} == built
+    assert image["outputs"].keys() == {entry["name"] for entry in matrix}
     assert "${{ matrix.name }}" in image["concurrency"]["group"]
 
 
@@ -137,7 +137,7 @@ def test_a_release_has_every_image_that_the_program_runs() -> None:
 def test_a_stacks_credentials_are_those_of_the_environment_with_its_name(name: str) -> None:
     job = jobs(name)[name]
     assert job["environment"] == "${{ matrix.stack }}"
-    others = {each: job for each, job in jobs(name).items() if each != name}
+    others = {other: job for other, job in jobs(name).items() if other != name}
     assert "secrets." not in yaml.safe_dump(others)
     assert not any("environment" in other for other in others.values())
 
@@ -250,7 +250,7 @@ def test_the_program_is_that_of_the_called_workflows_own_version() -> None:
             if job_name != "comment":
                 assert checkouts["program"]["ref"] == "${{ job.workflow_sha }}"
                 assert "ref" not in checkouts["stacks"]
-            assert all(each["persist-credentials"] is False for each in checkouts.values())
+            assert all(checkout["persist-credentials"] is False for checkout in checkouts.values())
 
 
 def test_the_code_of_a_pull_request_never_has_a_token_that_writes() -> None:
@@ -334,12 +334,12 @@ def test_ci_runs_what_decides_on_a_change_here() -> None:
 
 @every_workflow
 def test_every_command_that_is_run_exists(file: Path) -> None:
-    known = commands()
+    existing = commands()
     for job in jobs(file.stem).values():
         for words in re.findall(r"(?m)^\s*make (?:-C program )?([a-z -]+)", scripts(job)):
             assert set(words.split()) <= TARGETS, words
         for command, inner in re.findall(r"bin/kai-anywhere ([a-z-]+) ?([a-z-]*)", scripts(job)):
-            assert f"{command} {inner}" in known if command == "fleet" else command in known
+            assert f"{command} {inner}" in existing if command == "fleet" else command in existing
 
 
 @pytest.mark.parametrize("file", [*WORKFLOWS, *ACTIONS], ids=lambda file: f"{file.parent.name}-{file.stem}")

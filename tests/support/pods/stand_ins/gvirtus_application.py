@@ -19,22 +19,22 @@ _REPLY = struct.Struct("<idQ")
 
 def main() -> None:
     """Call one routine and tell."""
-    told: dict[str, Any] = {"variable": os.environ.get("GVIRTUS_CONFIG"), "user": os.getuid()}
+    report: dict[str, Any] = {"variable": os.environ.get("GVIRTUS_CONFIG"), "user": os.getuid()}
     device = Path("/dev/gvirtus0")
     if device.exists():
         status = device.stat()
-        told["device"] = [os.major(status.st_rdev), os.minor(status.st_rdev)]
-        told["written"] = device.write_bytes(b"x")
-    if told["variable"]:
-        endpoint = json.loads(Path(told["variable"]).read_text(encoding="utf-8"))["communicator"][0]["endpoint"]
-        told["endpoint"] = endpoint
+        report["device"] = [os.major(status.st_rdev), os.minor(status.st_rdev)]
+        report["written"] = device.write_bytes(b"x")
+    if report["variable"]:
+        endpoint = json.loads(Path(report["variable"]).read_text(encoding="utf-8"))["communicator"][0]["endpoint"]
+        report["endpoint"] = endpoint
         address = str(ipaddress.IPv4Address(endpoint["server_address"]))
         with socket.create_connection((address, int(endpoint["port"])), timeout=60) as backend:
             backend.sendall(b"healthz\0" + struct.pack("<Q", 0))
             reply = _exactly(backend, _REPLY.size)
             code, _seconds, length = _REPLY.unpack(reply)
-            told |= {"reply_bytes": len(reply), "exit_code": code, "payload": length}
-    Path("/dev/termination-log").write_text(json.dumps(told), encoding="utf-8")
+            report |= {"reply_bytes": len(reply), "exit_code": code, "payload": length}
+    Path("/dev/termination-log").write_text(json.dumps(report), encoding="utf-8")
 
 
 def _exactly(source: socket.socket, count: int) -> bytes:

@@ -245,10 +245,10 @@ def test_the_file_is_read_again_when_it_changes_and_may_come_late(tmp_path: Path
     file = EndpointsFile(path)
     assert file.current() == {}
     new = tmp_path / "new"
-    for told in ({"near": "10.0.0.1:1"}, {"near": "10.0.0.2:1"}):
-        new.write_bytes(msgspec.json.encode(told))
+    for addresses in ({"near": "10.0.0.1:1"}, {"near": "10.0.0.2:1"}):
+        new.write_bytes(msgspec.json.encode(addresses))
         new.replace(path)
-        assert file.current() == told
+        assert file.current() == addresses
     path.unlink()
     assert file.current() == {}
 
@@ -262,12 +262,12 @@ def test_the_file_is_followed_as_the_kubelet_swaps_it(tmp_path: Path) -> None:
     for version in range(3):
         folder = tmp_path / f"..2026_{version}"
         folder.mkdir()
-        told = {"near": f"10.0.0.{version}:1"}
-        (folder / "endpoints.json").write_bytes(msgspec.json.encode(told))
+        addresses = {"near": f"10.0.0.{version}:1"}
+        (folder / "endpoints.json").write_bytes(msgspec.json.encode(addresses))
         # Nothing but the file itself tells versions apart.
         os.utime(folder / "endpoints.json", ns=(0, 0))
         (tmp_path / "..data_tmp").symlink_to(folder.name)
         (tmp_path / "..data_tmp").replace(tmp_path / "..data")
-        assert file.current() == told
+        assert file.current() == addresses
     (tmp_path / "..data").unlink()
     assert file.current() == {}

@@ -67,7 +67,7 @@ def test_a_gpu_that_the_pod_says_by_uuid_becomes_index_0_and_the_uuid_is_kept(uu
     answer = updated({_SAID: uuid, "other": "stays"})
     assert answer.allowed
     assert answer.patch is not None
-    operations = {each["path"]: each["value"] for each in json.loads(answer.patch)}
+    operations = {load["path"]: load["value"] for load in json.loads(answer.patch)}
     assert operations == {
         "/metadata/annotations/run.ai~1reserve_for_gpu_index": "0",
         "/metadata/annotations/kai-anywhere.io~1gpu-uuid": uuid,

@@ -202,8 +202,8 @@ def test_a_defect_of_ours_is_a_refusal_and_its_log_quotes_no_pod(
 def test_what_is_no_review_is_a_clear_client_error(
     tmp_path: Path, data: bytes, headers: dict[str, str], status: int, says: str
 ) -> None:
-    found, text = post(server(tmp_path), data, headers=headers)
-    assert found == status
+    code, text = post(server(tmp_path), data, headers=headers)
+    assert code == status
     assert says in text
 
 
@@ -329,9 +329,9 @@ _JSON_VALUES = st.recursive(
 
 def test_nonsense_over_real_connections_is_answered_or_the_connection_closed() -> None:
     """`make bench-admission` sends 100,000 of these."""
-    found = fuzz(1_500)
-    assert found.defects == []
-    assert set(found.counts) == {"answered", "client error", "closed"}
+    result = fuzz(1_500)
+    assert result.defects == []
+    assert set(result.counts) == {"answered", "client error", "closed"}
 
 
 @given(st.binary(max_size=200) | _JSON_VALUES.map(body) | _JSON_VALUES.map(lambda spec: body({"spec": spec})))

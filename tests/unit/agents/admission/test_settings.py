@@ -49,8 +49,8 @@ def test_an_older_document_is_refused_with_both_versions_and_an_up_as_the_way_ou
 ) -> None:
     older = {"namespace": "kai-anywhere", "service": "kai-anywhere-admission"}
     message = refused(tmp_path, older if version is None else older | {"version": version})
-    told = "none" if version is None else version
-    assert f"settings.json: its version is {told}, and this server reads version {VERSION}: run 'pulumi up'" in message
+    text = "none" if version is None else version
+    assert f"settings.json: its version is {text}, and this server reads version {VERSION}: run 'pulumi up'" in message
     assert "admission.image" not in message
 
 

@@ -104,12 +104,12 @@ def test_a_k3s_with_a_data_dir_of_its_own_is_found_through_a_link_which_the_erro
     usual, own = k3s.path("/var/lib/rancher/k3s"), k3s.path("/ssd/k3s")
     own.parent.mkdir()
     usual.rename(own)
-    wanted = desired(Board.JETPACK_6) | {"distribution": "k3s"}
-    lost = k3s.run("check", desired=wanted).answer["error"]
+    document = desired(Board.JETPACK_6) | {"distribution": "k3s"}
+    lost = k3s.run("check", desired=document).answer["error"]
     assert "signs of no distribution" in lost["message"]
     assert "put a link to that at /var/lib/rancher/k3s." in lost["remedy"]
     usual.symlink_to(own)
-    assert "k3s looks for the nvidia runtime" in k3s.run("check", desired=wanted).answer["steps"][1]["detail"]
+    assert "k3s looks for the nvidia runtime" in k3s.run("check", desired=document).answer["steps"][1]["detail"]
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,15 @@ def test_a_document_for_each_distribution_is_taken() -> None:
 
 
 def test_what_may_be_left_out_is_off() -> None:
-    found = _parsed(
+    document = _parsed(
         {"version": 1, "platform": "x86", "toolkit": {"owner": "host", "mode": "auto"}, "distribution": "k3s"}
     )
-    assert (found.docker.configure, found.cdi.generate, found.images, found.restart_seconds) == (False, False, (), 120)
+    assert (document.docker.configure, document.cdi.generate, document.images, document.restart_seconds) == (
+        False,
+        False,
+        (),
+        120,
+    )
 
 
 def test_the_example_in_the_modules_own_words_is_taken() -> None:

@@ -75,8 +75,8 @@ def earlier(journal: int, former: str | None, tmp_path: Path) -> Earlier:
     host.write(_CDI, written)
     owner: dict[str, object] = {"mode": None, "uid": None, "gid": None}
     if former is not None:
-        found = host.path(_CDI).stat()
-        owner = {"mode": 0o644, "uid": found.st_uid, "gid": found.st_gid}
+        status = host.path(_CDI).stat()
+        owner = {"mode": 0o644, "uid": status.st_uid, "gid": status.st_gid}
     entry: dict[str, object] = {"path": _CDI, "step": "cdi", "sha256": former and _sha256(former), **owner}
     if journal == 2:
         entry |= {"written": [_sha256(written)], "target": str(host.path(_CDI))}

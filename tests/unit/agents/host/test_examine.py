@@ -31,10 +31,10 @@ def _examined(host: HostRoot) -> Examination:
 @pytest.mark.parametrize("board", Board)
 @pytest.mark.parametrize("distribution", Distribution)
 def test_every_host_can_be_examined(board: Board, distribution: Distribution, tmp_path: Path) -> None:
-    found = _examined(prepare(tmp_path / "host", board, distribution))
-    assert found.containerd is not None
-    assert found.containerd.unseen, "without its program, nobody knows what containerd makes of its files"
-    assert found.probe.kubernetes.distribution == distribution.value
+    examination = _examined(prepare(tmp_path / "host", board, distribution))
+    assert examination.containerd is not None
+    assert examination.containerd.unseen, "without its program, nobody knows what containerd makes of its files"
+    assert examination.probe.kubernetes.distribution == distribution.value
 
 
 _CSV, _CDI = "/etc/nvidia-container-runtime/host-files-for-container.d/drivers.csv", "/var/run/cdi/nvidia.yaml"
@@ -47,15 +47,17 @@ def test_what_the_toolkit_injects_from_is_told_by_its_hash_alone(tmp_path: Path)
     for path, text in ((_CSV, "lib, /a"), (_CSV, "lib, /b"), (_CDI, "kind: nvidia.com/gpu"), (f"{_CDI}2", "")):
         host.write(path, text)
         seen.append(_examined(host).injection)
-    assert all((each.csv_digest or "").startswith("sha256:") for each in seen)
-    assert len({each.csv_digest for each in seen}) == 2, "another content is another hash, another folder is none"
-    assert [each.cdi_digest is None for each in seen] == [True, True, False, False]
+    assert all((examination.csv_digest or "").startswith("sha256:") for examination in seen)
+    assert len({examination.csv_digest for examination in seen}) == 2, (
+        "another content is another hash, another folder is none"
+    )
+    assert [examination.cdi_digest is None for examination in seen] == [True, True, False, False]
     assert seen[2].cdi_digest != seen[3].cdi_digest, "an empty file counts too"
 
 
 def test_a_jetson_names_its_l4t_release(tmp_path: Path) -> None:
-    told = _examined(prepare(tmp_path / "host", Board.JETPACK_6)).injection
-    assert re.fullmatch(r"R36\.[\d.]+", told.l4t or "")
+    injection = _examined(prepare(tmp_path / "host", Board.JETPACK_6)).injection
+    assert re.fullmatch(r"R36\.[\d.]+", injection.l4t or "")
 
 
 def test_a_machine_without_kubernetes_has_no_containerd_to_judge(tmp_path: Path) -> None:
@@ -73,17 +75,17 @@ def test_what_containerd_makes_of_its_files_is_told_by_names_alone(tmp_path: Pat
         f"BinaryName = '/usr/bin/nvidia-container-runtime'\n[plugins.registry]\nauth = '{_PASSWORD}'\n"
     )
     host.write("/dumped.toml", dumped)
-    told = f'while IFS= read -r line; do echo "$line"; done < {host.path("/dumped.toml")}'
-    host.program("containerd", f'if [ "$1" = --version ]; then echo "containerd v2.1.4"; else {told}; fi')
-    found = _examined(host).containerd
-    assert found is not None
-    assert found.merged is not None
-    assert (found.version, found.file_version, found.merged.default_runtime) == ("2.1.4", 3, "runc")
-    assert found.merged.runtimes == ["nvidia", "runc"]
-    assert found.merged.systemd_cgroup == {"runc": True, "nvidia": False}
-    assert [(each.imported, each.nvidia, each.version) for each in found.drop_ins] == [(True, True, 3)]
-    assert _PASSWORD not in found.model_dump_json()
-    assert found.merged.lacks_program
+    command = f'while IFS= read -r line; do echo "$line"; done < {host.path("/dumped.toml")}'
+    host.program("containerd", f'if [ "$1" = --version ]; then echo "containerd v2.1.4"; else {command}; fi')
+    containerd = _examined(host).containerd
+    assert containerd is not None
+    assert containerd.merged is not None
+    assert (containerd.version, containerd.file_version, containerd.merged.default_runtime) == ("2.1.4", 3, "runc")
+    assert containerd.merged.runtimes == ["nvidia", "runc"]
+    assert containerd.merged.systemd_cgroup == {"runc": True, "nvidia": False}
+    assert [(drop_in.imported, drop_in.nvidia, drop_in.version) for drop_in in containerd.drop_ins] == [(True, True, 3)]
+    assert _PASSWORD not in containerd.model_dump_json()
+    assert containerd.merged.lacks_program
     host.write("/usr/bin/nvidia-container-runtime", "", 0o755)
     with_program = _examined(host).containerd
     assert with_program is not None
@@ -100,19 +102,19 @@ def test_on_a_full_disk_nobody_says_that_containerd_refuses_its_files(room: int,
         # A compiled module of which a part alone has room would be taken for the whole later.
         run = host.run("examine", environment={"PYTHONDONTWRITEBYTECODE": "1"})
     assert run.code == 0, run.errors
-    found = read_examination(json.dumps(run.answer)).containerd
-    assert found is not None
-    assert found.refused is None
-    assert "can't be tried in a temporary folder" in (found.unseen or "")
+    containerd = read_examination(json.dumps(run.answer)).containerd
+    assert containerd is not None
+    assert containerd.refused is None
+    assert "can't be tried in a temporary folder" in (containerd.unseen or "")
     assert not list((host.folder.parent / "candidates").iterdir())
 
 
 def test_a_containerd_that_refuses_its_files_is_quoted(tmp_path: Path) -> None:
     host = prepare(tmp_path / "host", Board.X86, Distribution.KUBEADM)
     host.program("containerd", 'echo "toml: table runc already exists" >&2; exit 1')
-    found = _examined(host).containerd
-    assert found is not None
-    assert "table runc already exists" in (found.refused or "")
+    containerd = _examined(host).containerd
+    assert containerd is not None
+    assert "table runc already exists" in (containerd.refused or "")
 
 
 def test_a_file_that_is_not_imported_and_another_containerd_are_seen(tmp_path: Path) -> None:
@@ -120,10 +122,10 @@ def test_a_file_that_is_not_imported_and_another_containerd_are_seen(tmp_path: P
     host.write("/etc/containerd/config.toml", f"version = 3\n{_NVIDIA}")
     host.write("/var/lib/k8s-base/etc/containerd/config.toml", "version = 2\n", 0o600)
     host.write("/var/lib/k8s-base/etc/containerd/conf.d/99-nvidia.toml", f"version = 2\n{_NVIDIA}")
-    found = _examined(host).containerd
-    assert found is not None
-    assert [each.imported for each in found.drop_ins] == [False]
-    assert found.elsewhere == ["/etc/containerd/config.toml"]
+    containerd = _examined(host).containerd
+    assert containerd is not None
+    assert [drop_in.imported for drop_in in containerd.drop_ins] == [False]
+    assert containerd.elsewhere == ["/etc/containerd/config.toml"]
 
 
 @pytest.mark.parametrize(
@@ -151,9 +153,9 @@ def test_entries_of_a_jetsons_lists_that_lead_nowhere_are_named(tmp_path: Path) 
     host.write(f"{folder}/devices.csv", "dev, /dev/nvmap\ndev, /dev/gone\nsym, /any/link\nlib, /usr/lib/lost.so\n")
     # To the toolkit, as to all programs in Go, two asterisks are one.
     host.write(f"{folder}/site.csv", "dev, /dev/nv**ap\ndir, /\n")
-    found = _examined(host).csv
-    assert found.missing == ["/dev/gone", "/usr/lib/lost.so"]
-    assert f"{folder}/devices.csv" in found.files
+    csv = _examined(host).csv
+    assert csv.missing == ["/dev/gone", "/usr/lib/lost.so"]
+    assert f"{folder}/devices.csv" in csv.files
 
 
 def test_swap_and_the_validators_notes_are_read(tmp_path: Path) -> None:
@@ -161,8 +163,8 @@ def test_swap_and_the_validators_notes_are_read(tmp_path: Path) -> None:
     assert (_examined(host).swap_mib, _examined(host).validations) == (0, None)
     host.write("/proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n/swap.img partition 8388604 0 -2\n")
     host.path("/run/nvidia/validations").mkdir(parents=True)
-    found = _examined(host)
-    assert (found.swap_mib, found.validations) == (8191, [])
+    examination = _examined(host)
+    assert (examination.swap_mib, examination.validations) == (8191, [])
 
 
 def test_the_hosts_clock_is_told(tmp_path: Path) -> None:

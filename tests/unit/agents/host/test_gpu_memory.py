@@ -43,15 +43,15 @@ def orin(cuda: Path, nvml: Path, tmp_path: Path) -> HostRoot:
     return host
 
 
-def _memory(found: dict[str, Any]) -> list[tuple[int | None, str | None]]:
-    return [(gpu["memory_mib"], gpu["memory_source"]) for gpu in found["gpus"]]
+def _memory(probe: dict[str, Any]) -> list[tuple[int | None, str | None]]:
+    return [(gpu["memory_mib"], gpu["memory_source"]) for gpu in probe["gpus"]]
 
 
 def test_on_unified_memory_cuda_tells_what_nvml_does_not(orin: HostRoot) -> None:
-    found = probed(orin, MOCK_CUDA_MEMORY=str(61000 * _MIB))
-    assert (found["nvml"], found["cuda"]) == ({"ok": True, "reason": None}, {"ok": True, "reason": None})
-    assert _memory(found) == [(61000, "cuda")]
-    assert found["gpus"][0]["memory_reasons"] == [
+    probe = probed(orin, MOCK_CUDA_MEMORY=str(61000 * _MIB))
+    assert (probe["nvml"], probe["cuda"]) == ({"ok": True, "reason": None}, {"ok": True, "reason": None})
+    assert _memory(probe) == [(61000, "cuda")]
+    assert probe["gpus"][0]["memory_reasons"] == [
         "NVML does not tell it: Not Supported (NVML error 3)",
         "CUDA tells 61000 MiB",
         "the GPU shares the machine's memory, whose MemTotal is 62841 MiB",
@@ -60,23 +60,23 @@ def test_on_unified_memory_cuda_tells_what_nvml_does_not(orin: HostRoot) -> None
 
 @pytest.mark.parametrize("source", ["MOCK_CUDA_MEMORY", "MOCK_NVML_MEMORY"])
 def test_no_source_gives_unified_memory_more_than_the_machine_has(source: str, orin: HostRoot) -> None:
-    found = probed(orin, **{source: str(65536 * _MIB)})
-    assert _memory(found) == [(62841, "meminfo")]
-    assert any("tells 65536 MiB" in reason for reason in found["gpus"][0]["memory_reasons"])
+    probe = probed(orin, **{source: str(65536 * _MIB)})
+    assert _memory(probe) == [(62841, "meminfo")]
+    assert any("tells 65536 MiB" in reason for reason in probe["gpus"][0]["memory_reasons"])
 
 
 def test_nvmls_memory_comes_first_and_cuda_is_then_not_asked(orin: HostRoot) -> None:
-    found = probed(orin, MOCK_NVML_MEMORY=str(60000 * _MIB), MOCK_CUDA_CRASH="1")
-    assert _memory(found) == [(60000, "nvml")]
-    assert found["cuda"] == {"ok": False, "reason": "not asked, since NVML tells the memory of every GPU"}
+    probe = probed(orin, MOCK_NVML_MEMORY=str(60000 * _MIB), MOCK_CUDA_CRASH="1")
+    assert _memory(probe) == [(60000, "nvml")]
+    assert probe["cuda"] == {"ok": False, "reason": "not asked, since NVML tells the memory of every GPU"}
 
 
 def test_jetpack_5_without_nvml_has_cudas_memory(cuda: Path, tmp_path: Path) -> None:
     host = prepare(tmp_path / "xavier", Board.JETPACK_5)
     host.write(f"{_TEGRA}/{CUDA}", cuda.read_bytes(), 0o755)
-    found = probed(host, MOCK_CUDA_MEMORY=str(29000 * _MIB), MOCK_CUDA_NAME="Xavier")
-    assert _memory(found) == [(29000, "cuda")]
-    assert (found["gpus"][0]["name"], found["gpus"][0]["uuid"]) == ("Xavier", f"GPU-{_UUID}")
+    probe = probed(host, MOCK_CUDA_MEMORY=str(29000 * _MIB), MOCK_CUDA_NAME="Xavier")
+    assert _memory(probe) == [(29000, "cuda")]
+    assert (probe["gpus"][0]["name"], probe["gpus"][0]["uuid"]) == ("Xavier", f"GPU-{_UUID}")
 
 
 @pytest.mark.parametrize(
@@ -92,35 +92,35 @@ def test_jetpack_5_without_nvml_has_cudas_memory(cuda: Path, tmp_path: Path) -> 
 def test_each_failure_of_cuda_is_told_with_its_number_and_the_kernels_memory_is_taken(
     setting: str, function: str, code: int, orin: HostRoot
 ) -> None:
-    found = probed(orin, **{setting: str(code)})
-    assert found["cuda"] == {
+    probe = probed(orin, **{setting: str(code)})
+    assert probe["cuda"] == {
         "ok": False,
         "reason": f"{function} fails: AS_THE_MOCK_WAS_TOLD (CUDA error {code})",
     }
-    assert _memory(found) == [(62841, "meminfo")]
-    assert found["gpus"][0]["name"] == "Orin (nvgpu)"
+    assert _memory(probe) == [(62841, "meminfo")]
+    assert probe["gpus"][0]["name"] == "Orin (nvgpu)"
 
 
 def test_a_gpu_whose_memory_alone_is_not_told_has_the_kernels(orin: HostRoot) -> None:
-    found = probed(orin, MOCK_CUDA_NO_MEMORY="801")
-    assert found["cuda"]["ok"] is True
-    assert _memory(found) == [(62841, "meminfo")]
-    told = "CUDA does not tell it: cuDeviceTotalMem_v2 fails: AS_THE_MOCK_WAS_TOLD (CUDA error 801)"
-    assert found["gpus"][0]["memory_reasons"][1] == told
+    probe = probed(orin, MOCK_CUDA_NO_MEMORY="801")
+    assert probe["cuda"]["ok"] is True
+    assert _memory(probe) == [(62841, "meminfo")]
+    reason = "CUDA does not tell it: cuDeviceTotalMem_v2 fails: AS_THE_MOCK_WAS_TOLD (CUDA error 801)"
+    assert probe["gpus"][0]["memory_reasons"][1] == reason
 
 
 def test_a_library_without_a_function_is_told(orin: HostRoot) -> None:
     mock_library(orin.path(_TEGRA), CUDA, "WITHOUT_UUID", "WITHOUT_MEMORY")
-    found = probed(orin)
-    assert _memory(found) == [(62841, "meminfo")]
-    assert "CUDA does not tell it: CUDA's library has no cuDeviceTotalMem_v2" in found["gpus"][0]["memory_reasons"]
+    probe = probed(orin)
+    assert _memory(probe) == [(62841, "meminfo")]
+    assert "CUDA does not tell it: CUDA's library has no cuDeviceTotalMem_v2" in probe["gpus"][0]["memory_reasons"]
 
 
 def test_a_missing_library_and_one_for_another_architecture_are_told(orin: HostRoot) -> None:
     orin.write(f"{_TEGRA}/{CUDA}", b"\x7fELF" + bytes(200), 0o755)
-    found = probed(orin)
-    assert found["cuda"]["reason"].startswith("CUDA's library can't be loaded: ")
-    assert _memory(found) == [(62841, "meminfo")]
+    probe = probed(orin)
+    assert probe["cuda"]["reason"].startswith("CUDA's library can't be loaded: ")
+    assert _memory(probe) == [(62841, "meminfo")]
     orin.path(f"{_TEGRA}/{CUDA}").unlink()
     missing = probed(orin)
     assert missing["cuda"]["reason"].startswith(f"{CUDA} is in none of {_NVIDIA}, {_TEGRA}, ")
@@ -154,8 +154,8 @@ def test_discrete_gpus_without_nvml_have_cudas_memory_each_its_own(cuda: Path, t
     for bus, last in (("01", "02"), ("02", "01")):
         information = f"/proc/driver/nvidia/gpus/0000:{bus}:00.0/information"
         host.write(information, f"Model: \t NVIDIA L4\nGPU UUID: \t GPU-{_UUID[:-2]}{last}\n")
-    found = probed(host, MOCK_CUDA_COUNT="2", MOCK_CUDA_MEMORY=str(10240 * _MIB))
-    assert [(gpu["uuid"][-2:], gpu["memory_mib"], gpu["memory_source"]) for gpu in found["gpus"]] == [
+    probe = probed(host, MOCK_CUDA_COUNT="2", MOCK_CUDA_MEMORY=str(10240 * _MIB))
+    assert [(gpu["uuid"][-2:], gpu["memory_mib"], gpu["memory_source"]) for gpu in probe["gpus"]] == [
         ("02", 11264, "cuda"),
         ("01", 10240, "cuda"),
     ]
@@ -164,17 +164,17 @@ def test_discrete_gpus_without_nvml_have_cudas_memory_each_its_own(cuda: Path, t
 def test_a_discrete_gpu_that_cuda_does_not_know_has_no_memory(cuda: Path, tmp_path: Path) -> None:
     host = prepare(tmp_path / "host", Board.X86)
     host.write(f"{_X86}/{CUDA}", cuda.read_bytes(), 0o755)
-    found = probed(host, MOCK_CUDA_COUNT="2")
-    assert _memory(found) == [(None, None)]
-    assert "CUDA does not tell it: it lists no GPU with this UUID" in found["gpus"][0]["memory_reasons"]
+    probe = probed(host, MOCK_CUDA_COUNT="2")
+    assert _memory(probe) == [(None, None)]
+    assert "CUDA does not tell it: it lists no GPU with this UUID" in probe["gpus"][0]["memory_reasons"]
 
 
 def test_gpus_that_cuda_alone_lists_are_told(cuda: Path, tmp_path: Path) -> None:
     host = prepare(tmp_path / "host", Board.X86)
     host.path("/proc/driver/nvidia/gpus/0000:01:00.0/information").unlink()
     host.write(f"{_X86}/{CUDA}", cuda.read_bytes(), 0o755)
-    found = probed(host, MOCK_CUDA_NAME="NVIDIA L4", MOCK_CUDA_MEMORY=str(23034 * _MIB), MOCK_CUDA_UUID="0")
-    assert [(gpu["name"], gpu["uuid"], gpu["memory_mib"]) for gpu in found["gpus"]] == [("NVIDIA L4", None, 23034)]
+    probe = probed(host, MOCK_CUDA_NAME="NVIDIA L4", MOCK_CUDA_MEMORY=str(23034 * _MIB), MOCK_CUDA_UUID="0")
+    assert [(gpu["name"], gpu["uuid"], gpu["memory_mib"]) for gpu in probe["gpus"]] == [("NVIDIA L4", None, 23034)]
 
 
 @pytest.mark.parametrize("board", Board)

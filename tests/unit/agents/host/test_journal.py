@@ -225,11 +225,11 @@ def test_what_root_itself_may_not_replace_is_looked_at_for_immutability(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(Path, "replace", refused)
-    for user, told in ((0, "`lsattr -d"), (1000, "run as root")):
+    for user, remedy in ((0, "`lsattr -d"), (1000, "run as root")):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
         with pytest.raises(HostError, match="Operation not permitted") as caught:
             files.replace(root.path("/etc/kept"), b"new", _OWNER)
-        assert told in caught.value.remedy
+        assert remedy in caught.value.remedy
     assert [path.name for path in root.path("/etc").iterdir()] == ["kept"]
 
 

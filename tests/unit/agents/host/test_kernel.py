@@ -13,7 +13,7 @@ from components.hosts.answer import read_probe
 from tests.support.hosts.roots import Board, HostRoot, prepare
 
 _RELEASE = "6.8.12-1021-tegra"
-_WANTED = {option: module for wanted in kernel._FEATURES.values() for option, module in wanted.items()}
+_WANTED = {option: module for options in kernel._FEATURES.values() for option, module in options.items()}
 _SERVER = {option: "m" if module else "y" for option, module in _WANTED.items()}
 _R39_LACKS = (
     *("NFT_CT", "NFT_FIB_IPV4", "NFT_FIB_IPV6", "NFT_FIB_INET", "IP_VS_PROTO_TCP", "IP_VS_PROTO_UDP", "IP_VS_RR"),
@@ -46,13 +46,13 @@ def _reviewed(host: HostRoot) -> Kernel:
     return kernel.review(Root(str(host.folder)))
 
 
-def _gaps(found: Kernel) -> dict[str, tuple[str, ...]]:
-    return {gap.feature: gap.options for gap in found.gaps}
+def _gaps(kernel_config: Kernel) -> dict[str, tuple[str, ...]]:
+    return {gap.feature: gap.options for gap in kernel_config.gaps}
 
 
 def test_a_kernel_that_has_everything_as_modules_lacks_nothing(tmp_path: Path) -> None:
-    found = _reviewed(_host(tmp_path / "host", _SERVER))
-    assert found == Kernel(_RELEASE, "/proc/config.gz", (), ("the options are from /proc/config.gz",))
+    review = _reviewed(_host(tmp_path / "host", _SERVER))
+    assert review == Kernel(_RELEASE, "/proc/config.gz", (), ("the options are from /proc/config.gz",))
 
 
 def test_what_one_jetson_kernel_lacks_is_named_by_feature_and_flannel_is_not(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_one_jetson_kernel_lacks_is_named_by_feature_and_flannel_is_not(tmp
 def test_each_option_alone_is_missed_where_it_is_needed(option: str, tmp_path: Path) -> None:
     options = {name: value for name, value in _SERVER.items() if name != option}
     gaps = _gaps(_reviewed(_host(tmp_path / "host", options)))
-    assert set(gaps) == {feature for feature, wanted in kernel._FEATURES.items() if option in wanted}
+    assert set(gaps) == {feature for feature, options in kernel._FEATURES.items() if option in options}
     assert set(gaps.values()) == {(f"CONFIG_{option}",)}
 
 
@@ -89,27 +89,27 @@ def test_a_module_that_is_not_installed_does_not_count_and_one_that_is_built_in_
 def test_without_a_list_of_modules_each_counts_and_that_is_said(tmp_path: Path) -> None:
     host = _host(tmp_path / "host", _SERVER)
     host.path(f"/lib/modules/{_RELEASE}/modules.dep").unlink()
-    found = _reviewed(host)
-    assert found.gaps == ()
-    assert "which modules are installed is not known, so each counts" in found.reasons
+    review = _reviewed(host)
+    assert review.gaps == ()
+    assert "which modules are installed is not known, so each counts" in review.reasons
 
 
 def test_the_configuration_in_boot_is_read_where_the_kernel_shows_none(tmp_path: Path) -> None:
     host = _host(tmp_path / "host", None)
     host.write(f"/boot/config-{_RELEASE}", _text({k: v for k, v in _SERVER.items() if k != "PSI"}))
     host.write("/boot/config-9.9.9-other", _text({}))
-    found = _reviewed(host)
-    assert found.config == f"/boot/config-{_RELEASE}"
-    assert [gap.options for gap in found.gaps] == [("CONFIG_PSI",)]
+    review = _reviewed(host)
+    assert review.config == f"/boot/config-{_RELEASE}"
+    assert [gap.options for gap in review.gaps] == [("CONFIG_PSI",)]
 
 
 @pytest.mark.parametrize("release", ["", "../../etc/passwd", _RELEASE])
 def test_a_kernel_that_tells_nothing_has_no_gaps_but_a_reason(release: str, tmp_path: Path) -> None:
     host = _host(tmp_path / "host", None)
     host.write("/proc/sys/kernel/osrelease", release)
-    found = _reviewed(host)
-    assert (found.config, found.gaps) == (None, ())
-    assert found.reasons[0].startswith("the kernel does not tell its options")
+    review = _reviewed(host)
+    assert (review.config, review.gaps) == (None, ())
+    assert review.reasons[0].startswith("the kernel does not tell its options")
 
 
 _PACKED = gzip.compress(_text(_SERVER).encode())

@@ -79,8 +79,8 @@ class Host:
         taken = {
             path: ownership.taken_back(self.root, journal, original) for path, original in journal.originals.items()
         }
-        for each in taken.values():
-            for planned in each.changes:
+        for note in taken.values():
+            for planned in note.changes:
                 configure.write(tools, planned)
         again = [
             path
@@ -88,12 +88,12 @@ class Host:
             if ownership.taken_back(self.root, journal, original).changes
         ]
         assert not again, "what was taken back once must be as it shall be"
-        return {path: each.note for path, each in taken.items()}
+        return {path: owner.note for path, owner in taken.items()}
 
     def copies(self, path: str) -> list[str]:
         """What was kept beside a file."""
         place = path.replace("/conf.d/", "/")
-        return [self.root.read_text(found) or "" for found in self.root.glob(f"{place}.kept-*")]
+        return [self.root.read_text(path) or "" for path in self.root.glob(f"{place}.kept-*")]
 
 
 @pytest.fixture(params=[True, False], ids=["journal", "journal of the version before"])

@@ -52,23 +52,23 @@ def _with_library(host: HostRoot, board: Board, library: Path) -> HostRoot:
 def test_each_board_is_recognised_with_reasons(  # noqa: PLR0913, PLR0917 - a table
     board: Board, kind: str, generation: str | None, jetpack: str | None, architecture: str, tmp_path: Path
 ) -> None:
-    found = probed(prepare(tmp_path / "host", board))
-    platform = found["platform"]
+    probe = probed(prepare(tmp_path / "host", board))
+    platform = probe["platform"]
     assert (platform["kind"], platform["generation"], platform["jetpack"]) == (kind, generation, jetpack)
-    assert found["architecture"] == architecture
+    assert probe["architecture"] == architecture
     assert platform["reasons"]
-    assert found["kubernetes"]["distribution"] == "none"
+    assert probe["kubernetes"]["distribution"] == "none"
 
 
 def test_a_host_without_anything_is_answered_too(tmp_path: Path) -> None:
     (tmp_path / "root" / "proc" / "sys" / "kernel").mkdir(parents=True)
     (tmp_path / "programs").mkdir()
-    found = probed(HostRoot(tmp_path / "root", tmp_path / "programs"))
-    assert found["platform"]["kind"] == "none"
-    assert found["platform"]["reasons"] == ["no sign of an NVIDIA GPU"]
-    assert (found["gpus"], found["devices"], found["runtimes"]) == ([], [], [])
-    assert found["memory"] == {"total_mib": 0}
-    assert found["toolkit"] == {
+    probe = probed(HostRoot(tmp_path / "root", tmp_path / "programs"))
+    assert probe["platform"]["kind"] == "none"
+    assert probe["platform"]["reasons"] == ["no sign of an NVIDIA GPU"]
+    assert (probe["gpus"], probe["devices"], probe["runtimes"]) == ([], [], [])
+    assert probe["memory"] == {"total_mib": 0}
+    assert probe["toolkit"] == {
         "version": None,
         "mode": None,
         "config": None,
@@ -81,9 +81,9 @@ def test_a_file_that_is_no_text_and_a_folder_in_its_place_are_survived(tmp_path:
     host.write("/proc/driver/nvidia/version", b"\xff\xfe\x00NVRM")
     host.path("/proc/meminfo").unlink()
     host.path("/proc/meminfo").mkdir()
-    found = probed(host)
-    assert found["driver"]["version"] is None
-    assert found["memory"]["total_mib"] == 0
+    probe = probed(host)
+    assert probe["driver"]["version"] is None
+    assert probe["memory"]["total_mib"] == 0
 
 
 def test_tegra_is_seen_from_the_device_tree_alone_and_from_the_release_file_alone(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_an_rtx_on_x86_is_no_spark_and_wsl_is_no_target(tmp_path: Path) -> None:
 
 
 def test_without_nvml_the_driver_still_lists_the_gpu_but_not_its_memory(tmp_path: Path) -> None:
-    found = probed(prepare(tmp_path / "host", Board.X86))
-    assert found["nvml"]["ok"] is False
-    [gpu] = found["gpus"]
+    probe = probed(prepare(tmp_path / "host", Board.X86))
+    assert probe["nvml"]["ok"] is False
+    [gpu] = probe["gpus"]
     assert gpu["uuid"] == "GPU-11111111-2222-3333-4444-555555555555"
     assert gpu["name"] == "NVIDIA RTX A6000"
     assert (gpu["memory_mib"], gpu["memory_source"]) == (None, None)
@@ -114,25 +114,25 @@ def test_without_nvml_the_driver_still_lists_the_gpu_but_not_its_memory(tmp_path
         "NVML does not tell it",
         "CUDA does not tell it",
     ]
-    assert found["driver"]["version"] == "570.86.15"
+    assert probe["driver"]["version"] == "570.86.15"
 
 
 def test_jetpack_5_has_one_gpu_and_no_nvml(tmp_path: Path) -> None:
-    found = probed(prepare(tmp_path / "host", Board.JETPACK_5))
-    assert found["nvml"] == {"ok": False, "reason": "JetPack 5 has no NVML; fractions need JetPack 6 or later"}
-    assert found["driver"]["library_folder"] == "/usr/lib/aarch64-linux-gnu/tegra"
-    assert [(gpu["uuid"], gpu["memory_mib"], gpu["memory_source"]) for gpu in found["gpus"]] == [
+    probe = probed(prepare(tmp_path / "host", Board.JETPACK_5))
+    assert probe["nvml"] == {"ok": False, "reason": "JetPack 5 has no NVML; fractions need JetPack 6 or later"}
+    assert probe["driver"]["library_folder"] == "/usr/lib/aarch64-linux-gnu/tegra"
+    assert [(gpu["uuid"], gpu["memory_mib"], gpu["memory_source"]) for gpu in probe["gpus"]] == [
         (None, 29995, "meminfo")
     ]
 
 
 @needs_compiler
 def test_nvml_is_loaded_from_the_tegra_folder_and_without_cuda_the_kernel_tells_the_memory(orin: HostRoot) -> None:
-    found = probed(orin)
-    assert found["nvml"] == {"ok": True, "reason": None}
-    assert found["driver"]["library_folder"] == _TEGRA_FOLDER
-    assert found["driver"]["version"] == "540.4.0"
-    [gpu] = found["gpus"]
+    probe = probed(orin)
+    assert probe["nvml"] == {"ok": True, "reason": None}
+    assert probe["driver"]["library_folder"] == _TEGRA_FOLDER
+    assert probe["driver"]["version"] == "540.4.0"
+    [gpu] = probe["gpus"]
     assert (gpu["index"], gpu["uuid"], gpu["name"]) == (0, "54c53ba5-2d3b-5e8a-9d9d-7a21d6a0a1b1", "Orin (nvgpu)")
     assert (gpu["memory_mib"], gpu["memory_source"]) == (62841, "meminfo")
     assert gpu["memory_reasons"][0] == "NVML does not tell it: Not Supported (NVML error 3)"
@@ -142,32 +142,32 @@ def test_nvml_is_loaded_from_the_tegra_folder_and_without_cuda_the_kernel_tells_
 @needs_compiler
 def test_discrete_gpus_have_nvmls_memory(tmp_path: Path, library: Path) -> None:
     host = _with_library(prepare(tmp_path / "host", Board.X86), Board.X86, library)
-    found = probed(
+    probe = probed(
         host, MOCK_NVML_COUNT="2", MOCK_NVML_NAME="NVIDIA RTX A6000", MOCK_NVML_MEMORY=str(49140 * 1024 * 1024)
     )
-    assert [(gpu["index"], gpu["memory_mib"], gpu["memory_source"]) for gpu in found["gpus"]] == [
+    assert [(gpu["index"], gpu["memory_mib"], gpu["memory_source"]) for gpu in probe["gpus"]] == [
         (0, 49140, "nvml"),
         (1, 49140, "nvml"),
     ]
-    assert len({gpu["uuid"] for gpu in found["gpus"]}) == 2
+    assert len({gpu["uuid"] for gpu in probe["gpus"]}) == 2
 
 
 @needs_compiler
 def test_a_gb10_of_another_maker_is_a_spark(tmp_path: Path, library: Path) -> None:
     host = _with_library(prepare(tmp_path / "host", Board.SPARK), Board.SPARK, library)
     host.write("/sys/class/dmi/id/product_name", "GX10\n")
-    found = probed(host, MOCK_NVML_NAME="NVIDIA GB10")
-    assert found["platform"]["kind"] == "spark"
-    assert found["gpus"][0]["memory_source"] == "meminfo"
-    assert found["gpus"][0]["memory_mib"] == 124610
+    probe = probed(host, MOCK_NVML_NAME="NVIDIA GB10")
+    assert probe["platform"]["kind"] == "spark"
+    assert probe["gpus"][0]["memory_source"] == "meminfo"
+    assert probe["gpus"][0]["memory_mib"] == 124610
 
 
 @needs_compiler
 @pytest.mark.parametrize("code", NVML_FAILURES)
 def test_each_failure_of_nvml_is_told_with_its_name_and_number(code: int, orin: HostRoot) -> None:
-    found = probed(orin, MOCK_NVML_INIT=str(code))
-    assert found["nvml"] == no_nvml(code)
-    assert found["gpus"][0]["uuid"] is None
+    probe = probed(orin, MOCK_NVML_INIT=str(code))
+    assert probe["nvml"] == no_nvml(code)
+    assert probe["gpus"][0]["uuid"] is None
 
 
 @needs_compiler
@@ -181,9 +181,9 @@ def test_without_its_device_file_the_driver_counts_as_not_loaded(orin: HostRoot)
 @needs_compiler
 def test_a_library_without_nvmls_functions_is_told(orin: HostRoot) -> None:
     mock_library(orin.path(_TEGRA_FOLDER), NVML, "WITHOUT_FUNCTIONS")
-    found = probed(orin)
-    assert found["nvml"] == no_nvml(13)
-    assert (found["gpus"][0]["uuid"], found["gpus"][0]["memory_source"]) == (None, "meminfo")
+    probe = probed(orin)
+    assert probe["nvml"] == no_nvml(13)
+    assert (probe["gpus"][0]["uuid"], probe["gpus"][0]["memory_source"]) == (None, "meminfo")
 
 
 @needs_compiler
@@ -216,19 +216,19 @@ def test_a_library_for_another_architecture_is_told(tmp_path: Path) -> None:
 def test_this_machines_nvml_does_not_answer_for_a_prepared_root(tmp_path: Path, library: Path) -> None:
     host = prepare(tmp_path / "host", Board.JETPACK_6)
     host.write(f"{_TEGRA_FOLDER}/libnvidia-ml.so.1", b"\x7fELF" + bytes(200), 0o755)
-    found = probed(host, LD_LIBRARY_PATH=str(library.parent))
-    assert found["nvml"]["ok"] is False
-    assert found["gpus"][0]["uuid"] is None
+    probe = probed(host, LD_LIBRARY_PATH=str(library.parent))
+    assert probe["nvml"]["ok"] is False
+    assert probe["gpus"][0]["uuid"] is None
 
 
 @pytest.mark.parametrize("distribution", Distribution)
 def test_each_distribution_is_recognised_with_its_configuration(distribution: Distribution, tmp_path: Path) -> None:
-    found = probed(prepare(tmp_path / "host", Board.X86, distribution))
-    assert found["kubernetes"]["distribution"] == distribution
-    assert found["kubernetes"]["reasons"]
+    probe = probed(prepare(tmp_path / "host", Board.X86, distribution))
+    assert probe["kubernetes"]["distribution"] == distribution
+    assert probe["kubernetes"]["reasons"]
     versions = {"k3s": "1.33.4+k3s1", "k8s-snap": "1.34.1", "microk8s": "1.32.8", "kubeadm": "1.35.5", "rke2": None}
-    assert found["kubernetes"]["version"] == versions[distribution]
-    (runtime,) = found["runtimes"]
+    assert probe["kubernetes"]["version"] == versions[distribution]
+    (runtime,) = probe["runtimes"]
     assert runtime["name"] == "containerd"
     assert (tmp_path / "host" / "root" / runtime["config"].lstrip("/")).is_file()
 
@@ -238,8 +238,8 @@ def test_toolkit_docker_and_devices_are_told(tmp_path: Path) -> None:
     install_toolkit(host)
     host.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.16.2'")
     host.program("docker", "echo 'Docker version 27.5.1, build 9f9e405'")
-    found = probed(host)
-    assert found["toolkit"] == {
+    probe = probed(host)
+    assert probe["toolkit"] == {
         "version": "1.16.2",
         "mode": "auto",
         "config": "/etc/nvidia-container-runtime/config.toml",
@@ -248,8 +248,8 @@ def test_toolkit_docker_and_devices_are_told(tmp_path: Path) -> None:
             "the mode is from /etc/nvidia-container-runtime/config.toml",
         ],
     }
-    assert [(runtime["name"], runtime["version"]) for runtime in found["runtimes"]] == [("docker", "27.5.1")]
-    assert found["devices"] == ["/dev/nvgpu/igpu0/ctrl", "/dev/nvhost-ctrl-gpu", "/dev/nvmap"]
+    assert [(runtime["name"], runtime["version"]) for runtime in probe["runtimes"]] == [("docker", "27.5.1")]
+    assert probe["devices"] == ["/dev/nvgpu/igpu0/ctrl", "/dev/nvhost-ctrl-gpu", "/dev/nvmap"]
 
 
 def test_a_program_that_fails_crashes_or_hangs_is_only_missing_in_the_answer(tmp_path: Path) -> None:

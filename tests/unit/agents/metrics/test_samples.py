@@ -19,13 +19,15 @@ _CREATED = 1793527200
 """2026-11-01T10:00:00Z."""
 
 
-def told(status: Status) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+def values_of(status: Status) -> Mapping[str, Mapping[tuple[str, ...], float]]:
     """The samples by name, each by its labels' values in the order of their names."""
     reader = Reader(lambda: status, 30, registry=CollectorRegistry())
     reader.look()
     families = text_string_to_metric_families(generate_latest(reader.registry).decode())
     return {
-        family.name: {tuple(value for _, value in sorted(each.labels.items())): each.value for each in family.samples}
+        family.name: {
+            tuple(value for _, value in sorted(sample.labels.items())): sample.value for sample in family.samples
+        }
         for family in families
     }
 
@@ -34,7 +36,7 @@ def ours(status: Status) -> Mapping[str, Mapping[tuple[str, ...], float]]:
     """Those of the cluster alone."""
     return {
         name: values
-        for name, values in told(status).items()
+        for name, values in values_of(status).items()
         if name.startswith("kai_anywhere_") and not name.startswith("kai_anywhere_exporter_")
     }
 

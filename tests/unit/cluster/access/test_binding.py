@@ -39,7 +39,7 @@ def _chosen(folder: Path, content: Json) -> ChosenContext:
 
 def _credentials(home: Path) -> list[Path]:
     """The files of credentials below that home folder."""
-    return [each for each in (home / ".kai-anywhere" / "credentials").rglob("*") if each.is_file()]
+    return [path for path in (home / ".kai-anywhere" / "credentials").rglob("*") if path.is_file()]
 
 
 def _bound_user() -> Json:
@@ -75,7 +75,7 @@ def test_the_providers_path_follows_from_the_identity_alone(tmp_path: Path, home
 def test_only_the_owner_can_read_the_connection_and_its_credentials(tmp_path: Path, home: Path) -> None:
     bind(_chosen(tmp_path, _content(token="mine")), UID)
     assert stat.S_IMODE(bound_file(UID).stat().st_mode) == 0o600
-    assert [each.name for each in bound_file(UID).parent.iterdir()] == [UID], "no half-written copy stays"
+    assert [path.name for path in bound_file(UID).parent.iterdir()] == [UID], "no half-written copy stays"
     [token] = _credentials(home)
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700
@@ -88,10 +88,10 @@ def test_the_connection_holds_its_own_context_and_nobody_elses_credentials(tmp_p
     assert kept["contexts"] == [
         {"name": "default", "context": {"cluster": "edge", "user": "me", "namespace": "robots"}}
     ]
-    assert [each["name"] for each in kept["users"]] == ["me"]
-    assert [each["name"] for each in kept["clusters"]] == ["edge"]
+    assert [user["name"] for user in kept["users"]] == ["me"]
+    assert [cluster["name"] for cluster in kept["clusters"]] == ["edge"]
     assert "yours" not in text
-    assert [each.read_text() for each in _credentials(home)] == ["mine"]
+    assert [credential.read_text() for credential in _credentials(home)] == ["mine"]
 
 
 def test_paths_beside_the_kubeconfig_are_absolute_in_the_copy(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_key_that_is_not_base64_is_refused_and_nothing_is_kept(tmp_path: Path,
 def test_a_renewed_credential_replaces_the_old_one(tmp_path: Path, home: Path) -> None:
     bind(_chosen(tmp_path, _content(token="old")), UID)
     bind(_chosen(tmp_path, _content(token="new")), UID)
-    assert [each.read_text() for each in _credentials(home)] == ["new"]
+    assert [credential.read_text() for credential in _credentials(home)] == ["new"]
 
 
 def test_a_credential_that_its_context_has_no_longer_is_removed(tmp_path: Path, home: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_command_under_another_context_leaves_the_credentials_of_one_that_stil
     content["current-context"] = "other"
     bind(_chosen(tmp_path, content), UID)
     assert running.read_text() == "admin"
-    assert {each.read_text() for each in _credentials(home)} == {"admin", "yours"}
+    assert {credential.read_text() for credential in _credentials(home)} == {"admin", "yours"}
 
 
 def test_kubeconfigs_of_one_name_in_two_folders_have_credentials_each(
@@ -181,7 +181,7 @@ def test_kubeconfigs_of_one_name_in_two_folders_have_credentials_each(
         write_kubeconfig(folder / "kubeconfig", _content(token=name))
         monkeypatch.chdir(folder)
         bind(choose_context("kubeconfig"), UID)
-    assert {each.read_text() for each in _credentials(home)} == {"ours", "theirs"}
+    assert {credential.read_text() for credential in _credentials(home)} == {"ours", "theirs"}
 
 
 def test_a_connection_that_is_bound_again_keeps_naming_the_same_credentials(tmp_path: Path, home: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_connection_that_is_bound_again_keeps_naming_the_same_credentials(tmp_
     before = _bound_user()
     bind(choose_context(str(bound_file(UID))), UID)
     assert _bound_user() == before
-    assert [each.read_text() for each in _credentials(home)] == ["mine"]
+    assert [credential.read_text() for credential in _credentials(home)] == ["mine"]
 
 
 def test_the_copy_reaches_the_cluster_after_its_context_means_another_one(tmp_path: Path, api: Any) -> None:  # noqa: ANN401
@@ -213,8 +213,8 @@ def test_the_connections_of_a_cluster_that_is_gone_are_forgotten_and_no_others(t
     unbind(Path(write_kubeconfig(tmp_path / "gone", named("YQ=="))))
     unbind(Path(write_kubeconfig(tmp_path / "public", named(None))))
     unbind(tmp_path / "never-was")
-    assert sorted(each.parent.name for each in _credentials(home)) == ["public", "stays"]
-    assert sorted(each.name for each in bound_file("stays").parent.iterdir()) == ["public", "stays"]
+    assert sorted(credential.parent.name for credential in _credentials(home)) == ["public", "stays"]
+    assert sorted(path.name for path in bound_file("stays").parent.iterdir()) == ["public", "stays"]
 
 
 def test_an_identity_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_a_node_is_read_with_labels_architecture_memory_and_gpus(api: ApiServer,
     nodes = cluster.nodes()
     assert list(nodes) == ["a", "b"]
     assert (nodes["a"].labels, nodes["a"].annotations) == ({"x": "y"}, {"a": "b"})
-    assert [(found.architecture, found.memory_mib, found.gpus) for found in nodes.values()] == [
+    assert [(node.architecture, node.memory_mib, node.gpus) for node in nodes.values()] == [
         ("arm64", 131072, 2),
         ("amd64", 0, 0),
     ]
@@ -181,8 +181,8 @@ def test_a_frontend_of_remote_gpus_has_none_of_its_own(api: ApiServer, cluster: 
     label = "gvirtus.io/frontend.allowed"
     nodes = [node("far", gpus=8, labels={label: "true"}), node("near", gpus=8, labels={label: "false"})]
     api.serve("/api/v1/nodes", {"items": nodes})
-    found = cluster.nodes()
-    assert [(found[name].gpus, found[name].devices) for name in ("far", "near")] == [(0, 8), (8, 8)]
+    capacities = cluster.nodes()
+    assert [(capacities[name].gpus, capacities[name].devices) for name in ("far", "near")] == [(0, 8), (8, 8)]
 
 
 @pytest.mark.parametrize(
@@ -210,27 +210,27 @@ def test_a_thousand_gpus_are_read_as_the_api_server_writes_them(api: ApiServer, 
 
 def test_a_node_that_just_joined_has_nothing_yet(api: ApiServer, cluster: Cluster) -> None:
     api.serve("/api/v1/nodes", {"items": [{"metadata": {"name": "new"}}]})
-    found = cluster.nodes()["new"]
-    assert (found.labels, found.architecture, found.memory_mib, found.gpus) == ({}, "", 0, 0)
+    node = cluster.nodes()["new"]
+    assert (node.labels, node.architecture, node.memory_mib, node.gpus) == ({}, "", 0, 0)
 
 
 def test_a_namespace_is_found_or_absent(api: ApiServer, cluster: Cluster) -> None:
     api.serve("/api/v1/namespaces/kai", {"metadata": {"name": "kai", "uid": "u", "labels": {"a": "b"}}})
-    found = cluster.namespace("kai")
-    assert found is not None
-    assert (found.name, found.uid, found.labels) == ("kai", "u", {"a": "b"})
+    namespace = cluster.namespace("kai")
+    assert namespace is not None
+    assert (namespace.name, namespace.uid, namespace.labels) == ("kai", "u", {"a": "b"})
     assert cluster.namespace("other") is None
 
 
 def test_a_deployment_is_found_with_its_replicas_or_absent(api: ApiServer, cluster: Cluster) -> None:
     assert cluster.deployment("kai-scheduler", "other") is None
-    found = cluster.deployment("kai-scheduler", "queue-controller")
-    assert found is not None
-    assert (found.desired, found.available) == (1, 1)
+    deployment = cluster.deployment("kai-scheduler", "queue-controller")
+    assert deployment is not None
+    assert (deployment.desired, deployment.available) == (1, 1)
     api.serve(QUEUE_CONTROLLER, {"metadata": {"name": "queue-controller"}, "spec": {"replicas": 3}, "status": {}})
-    found = cluster.deployment("kai-scheduler", "queue-controller")
-    assert isinstance(found, Deployment)
-    assert (found.desired, found.available) == (3, 0)
+    deployment = cluster.deployment("kai-scheduler", "queue-controller")
+    assert isinstance(deployment, Deployment)
+    assert (deployment.desired, deployment.available) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -631,8 +631,8 @@ def test_a_login_program_gives_the_token(api: ApiServer, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_a_login_program_is_told_in_which_version_to_answer(api: ApiServer, version: str, tmp_path: Path) -> None:
-    content, told = kubeconfig(api.url), tmp_path / "told"
-    script = f"""echo "$KUBERNETES_EXEC_INFO" > {told}; echo "{{\\"status\\": {{\\"token\\": \\"$REALM\\"}}}}\""""
+    content, notes = kubeconfig(api.url), tmp_path / "told"
+    script = f"""echo "$KUBERNETES_EXEC_INFO" > {notes}; echo "{{\\"status\\": {{\\"token\\": \\"$REALM\\"}}}}\""""
     api_version = f"client.authentication.k8s.io/{version}"
     user: dict[str, Any] = _plugin(tmp_path, script)
     user["exec"] |= {"apiVersion": api_version, "env": [{"name": "REALM", "value": "lab"}], "interactiveMode": "Never"}
@@ -641,7 +641,7 @@ def test_a_login_program_is_told_in_which_version_to_answer(api: ApiServer, vers
     cluster.version()
     cluster.close()
     assert api.asked[0].headers["authorization"] == "Bearer lab"
-    info = json.loads(told.read_text(encoding="utf-8"))
+    info = json.loads(notes.read_text(encoding="utf-8"))
     assert (info["kind"], info["apiVersion"]) == ("ExecCredential", api_version)
 
 

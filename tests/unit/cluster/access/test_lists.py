@@ -18,7 +18,7 @@ _ROBOTS = "/api/v1/namespaces/robots/pods"
 def test_answers_have_the_order_in_which_they_are_called_for(api: ApiServer, cluster: Cluster) -> None:
     with Reader(cluster) as reader:
         pods, nodes = reader.objects("pods", _PODS, Pod), reader.objects("nodes", "/api/v1/nodes", Node)
-        assert [each.name for each in nodes()] == ["jetson-1"]
+        assert [node.name for node in nodes()] == ["jetson-1"]
         assert pods() == ()
     assert reader.unseen == []
     assert {request.path for request in api.asked} == {_PODS, "/api/v1/nodes"}
@@ -38,7 +38,7 @@ def test_what_is_no_list_has_another_answer_instead(api: ApiServer, cluster: Clu
     api.fail("/version", 403)
     with Reader(cluster) as reader:
         assert reader.ask("version", None, cluster.version)() is None
-    assert [each.what for each in reader.unseen] == ["version"]
+    assert [gap.what for gap in reader.unseen] == ["version"]
 
 
 def test_a_namespace_is_read_where_no_others_may_be(api: ApiServer, cluster: Cluster) -> None:
@@ -46,8 +46,8 @@ def test_a_namespace_is_read_where_no_others_may_be(api: ApiServer, cluster: Clu
     pod = {"metadata": {"name": "arm", "namespace": "robots"}, "spec": {}, "status": {}}
     api.serve(_ROBOTS, {"items": [pod]})
     with Reader(cluster) as reader:
-        assert [each.name for each in reader.objects("pods", _PODS, Pod, namespace="robots")()] == ["arm"]
-    assert [(each.what, each.but) for each in reader.unseen] == [("pods", "robots")]
+        assert [pod.name for pod in reader.objects("pods", _PODS, Pod, namespace="robots")()] == ["arm"]
+    assert [(gap.what, gap.but) for gap in reader.unseen] == [("pods", "robots")]
 
 
 def test_a_namespace_that_may_not_be_read_either_is_no_exception(api: ApiServer, cluster: Cluster) -> None:
@@ -55,7 +55,7 @@ def test_a_namespace_that_may_not_be_read_either_is_no_exception(api: ApiServer,
     api.fail(_ROBOTS, 403)
     with Reader(cluster) as reader:
         assert reader.objects("pods", _PODS, Pod, namespace="robots")() == ()
-    assert [(each.what, each.but) for each in reader.unseen] == [("pods", "")]
+    assert [(gap.what, gap.but) for gap in reader.unseen] == [("pods", "")]
 
 
 def test_an_answer_that_does_not_come_is_an_error_unless_nobody_insists(api: ApiServer, cluster: Cluster) -> None:
@@ -64,7 +64,7 @@ def test_an_answer_that_does_not_come_is_an_error_unless_nobody_insists(api: Api
         reader.objects("pods", _PODS, Pod)()
     with Reader(cluster, insists=False) as reader:
         assert reader.objects("pods", _PODS, Pod)() == ()
-    assert [each.what for each in reader.unseen] == ["pods"]
+    assert [gap.what for gap in reader.unseen] == ["pods"]
 
 
 @pytest.mark.parametrize("status", [410, 500])

@@ -57,7 +57,7 @@ def _only(contact: Contact, *says: str) -> None:
 def test_every_object_that_any_stack_registers_is_met_with_a_finding(name: str) -> None:
     stack = STACKS[name]()
     planned = planned_objects(parse(stack))
-    contact = _meet(stack, {each: _live("kubectl-create") for each in planned})
+    contact = _meet(stack, {name: _live("kubectl-create") for name in planned})
     assert len(contact.findings) == len(planned)
     assert all(finding.fatal for finding in contact.findings)
     assert contact.adopted == {}
@@ -87,7 +87,7 @@ def test_an_object_in_a_namespace_is_named_with_it() -> None:
 
 def test_no_remedy_deletes_anything() -> None:
     stack = gvirtus_full()
-    contact = _meet(stack, {each: _live("x") for each in planned_objects(parse(stack))})
+    contact = _meet(stack, {planned_object: _live("x") for planned_object in planned_objects(parse(stack))})
     for finding in contact.findings:
         assert not {"delete", "uninstall", "remove"} & set(finding.remedy.lower().split())
 
@@ -241,8 +241,8 @@ def test_a_node_that_a_killed_run_adopted_gets_its_labels_back_all_the_same() ->
     assert adopted == {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "30000"}}}}
     # Killed while it adopted one label more than the state knows of.
     count = "nvidia.com/gpu.count"
-    known = DeployedState(deployed=True, adopted={"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "20000"}}}})
-    adopted = _meet(jetson(), nodes=_marked_node(STACK, {_MEMORY: "30000", count: "2"}), state=known).adopted
+    state = DeployedState(deployed=True, adopted={"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "20000"}}}})
+    adopted = _meet(jetson(), nodes=_marked_node(STACK, {_MEMORY: "30000", count: "2"}), state=state).adopted
     assert adopted == {"Node/jetson-1": {"metadata": {"labels": {_MEMORY: "20000", count: "2"}}}}
 
 
@@ -308,8 +308,8 @@ def test_a_label_of_another_stack_is_never_taken() -> None:
 
 
 def test_a_label_whose_value_is_asked_of_a_host_is_somebodys_whatever_it_says() -> None:
-    found = _meet(jetson_with_host(), nodes=_node({_MEMORY: "30000"}, {"kubectl-label": [_MEMORY]}))
-    _only(found, "nvidia.com/gpu.memory is '30000' by kubectl-label, the stack sets what its host says")
+    contact = _meet(jetson_with_host(), nodes=_node({_MEMORY: "30000"}, {"kubectl-label": [_MEMORY]}))
+    _only(contact, "nvidia.com/gpu.memory is '30000' by kubectl-label, the stack sets what its host says")
 
 
 def test_the_label_of_a_frontend_is_looked_at_where_the_stack_sets_it_itself() -> None:

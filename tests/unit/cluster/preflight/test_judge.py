@@ -77,8 +77,10 @@ _READY = ClusterFacts(
 
 
 def _findings(stack: Json, state: DeployedState = _NEVER_DEPLOYED, **facts: Any) -> list[Finding]:  # noqa: ANN401 - any fact
-    settings, found = parse(stack), dataclasses.replace(_READY, **facts)
-    return list(judge(settings, found, state, meet(settings, found.unknown, found.nodes, state, _STACK), _STACK))
+    settings, seen_facts = parse(stack), dataclasses.replace(_READY, **facts)
+    return list(
+        judge(settings, seen_facts, state, meet(settings, seen_facts.unknown, seen_facts.nodes, state, _STACK), _STACK)
+    )
 
 
 def _only(findings: list[Finding], *says: str, fatal: bool = True) -> None:
@@ -105,7 +107,7 @@ def test_a_cluster_is_ready_for_remote_gpus() -> None:
 
 @pytest.mark.parametrize("node", ["cpu-1", "x86-1"])
 def test_a_node_of_remote_gpus_that_the_cluster_does_not_have_is_named(node: str) -> None:
-    nodes = {name: found for name, found in (_READY.nodes | _FRONTEND).items() if name != node}
+    nodes = {name: node_facts for name, node_facts in (_READY.nodes | _FRONTEND).items() if name != node}
     _only(_findings(gvirtus(), nodes=nodes), f"the stack names the node '{node}', which the cluster does not have")
 
 
@@ -123,9 +125,9 @@ def test_a_frontend_with_a_gpu_of_its_own_is_refused(label: str) -> None:
 
 def test_remote_gpus_need_mutating_policies() -> None:
     stack = changed(gvirtus(), "reservation.overrides", "never")
-    found = _findings(stack, nodes=_READY.nodes | _FRONTEND, mutating_policies=frozenset())
+    findings = _findings(stack, nodes=_READY.nodes | _FRONTEND, mutating_policies=frozenset())
     ways_out = ("use gvirtus.carrier: webhook", "remove the section gvirtus")
-    _only(found, "gvirtus.carrier 'policy' can't work", *ways_out)
+    _only(findings, "gvirtus.carrier 'policy' can't work", *ways_out)
     assert _findings(never(), mutating_policies=frozenset()) == []
 
 
@@ -256,7 +258,7 @@ def test_a_fake_gpu_label_is_a_warning() -> None:
 def _with_runtimes(name: str, *runtimes: str) -> dict[str, Node]:
     status = {
         "nodeInfo": {"architecture": "arm64"},
-        "runtimeHandlers": [{"name": each, "features": {"userNamespaces": True}} for each in ("", *runtimes)],
+        "runtimeHandlers": [{"name": runtime, "features": {"userNamespaces": True}} for runtime in ("", *runtimes)],
     }
     return {name: Node.model_validate({"metadata": {"name": name}, "status": status})}
 
@@ -340,8 +342,8 @@ def test_who_pastes_the_setting_over_the_old_one_keeps_the_taints_that_it_has() 
     nodes = _tainted("gpu-1", "dedicated=robots:NoSchedule", "site=:NoExecute", labels=_GPU) | _tainted("cpu-1")
     alone = _tainted("gpu-1", "dedicated=robots:NoSchedule", "site=:NoExecute", labels=_GPU)
     stack = changed(x86(), "cluster.tolerated_taints", ["site:NoExecute"])
-    for each in (nodes, alone):
-        [finding] = _findings(stack, nodes=each)
+    for seen_nodes in (nodes, alone):
+        [finding] = _findings(stack, nodes=seen_nodes)
         assert "cluster.tolerated_taints: [site:NoExecute, dedicated=robots:NoSchedule]. Pods" in finding.remedy
 
 

@@ -32,9 +32,9 @@ def _node(
 
 
 def _findings(stack: Json, nodes: Mapping[str, Node]) -> list[Finding]:
-    found = list(judge_writers(nodes, planned_labels(parse(stack)), _STACK))
-    assert not any(finding.fatal for finding in found), "what the stack sets is still set"
-    return found
+    findings = list(judge_writers(nodes, planned_labels(parse(stack)), _STACK))
+    assert not any(finding.fatal for finding in findings), "what the stack sets is still set"
+    return findings
 
 
 def test_the_saturated_memory_of_feature_discovery_is_named_with_its_writer_and_its_cause() -> None:
@@ -47,8 +47,8 @@ def test_the_saturated_memory_of_feature_discovery_is_named_with_its_writer_and_
 
 
 def test_a_jetson_that_no_stack_lists_is_told_so_too() -> None:
-    found = _findings(jetson(), _node({_MEMORY: "4095"}, {"nfd-master": [_MEMORY]}, "jetson-9"))
-    assert [finding.what.partition(" has ")[0] for finding in found] == ["node 'jetson-9'"]
+    findings = _findings(jetson(), _node({_MEMORY: "4095"}, {"nfd-master": [_MEMORY]}, "jetson-9"))
+    assert [finding.what.partition(" has ")[0] for finding in findings] == ["node 'jetson-9'"]
 
 
 @pytest.mark.parametrize("stack", [jetson(), x86()])
@@ -58,8 +58,8 @@ def test_a_graphics_card_of_4095_mib_is_believed(stack: Json) -> None:
 
 @pytest.mark.parametrize("value", ["4094", "4096", "122880"])
 def test_another_number_is_nobodys_saturated_answer(value: str) -> None:
-    found = _findings(jetson(), _node({_MEMORY: value}, {"nfd-master": [_MEMORY]}))
-    assert not any("4095" in finding.what for finding in found)
+    findings = _findings(jetson(), _node({_MEMORY: value}, {"nfd-master": [_MEMORY]}))
+    assert not any("4095" in finding.what for finding in findings)
 
 
 def test_4095_is_right_where_the_stack_says_it() -> None:

@@ -86,5 +86,7 @@ def test_preflight_says_it(config_path: str, api: ApiServer) -> None:
     api.serve("/api/v1/nodes", {"items": [node("gpu-7"), node("gpu-8", labels=_POOL), node("gpu-9")]})
     api.serve(RUNTIME_CLASS, {"metadata": {"name": "nvidia"}})
     settings = parse(changed(_SLICED, "cluster.kubeconfig", config_path))
-    told = run_preflight(settings, DeployedState(), preview=True).warnings
-    assert ["gpu-7" in each for each in told if "time slicing while pods use its GPUs: ml/whole" in each] == [True]
+    warnings = run_preflight(settings, DeployedState(), preview=True).warnings
+    assert [
+        "gpu-7" in warning for warning in warnings if "time slicing while pods use its GPUs: ml/whole" in warning
+    ] == [True]

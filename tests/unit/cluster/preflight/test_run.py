@@ -145,12 +145,12 @@ def test_the_namespace_of_anothers_gpu_operator_is_not_to_be_adopted_by_who_is_t
     _serve_namespaces(api, "gpu-operator", "kai-scheduler")
     labels = {"name": "gpu-operator", "version": "1", "status": "deployed"}
     release = {"metadata": {"name": "sh.helm.release.v1.gpu-operator.v1", "labels": labels}}
-    path, found = (
+    path, where = (
         ("/api/v1/namespaces/gpu-operator/secrets", release)
         if by_release
         else ("/apis/nvidia.com/v1/clusterpolicies", {"metadata": {"name": "cluster-policy"}})
     )
-    api.serve(path, {"items": [found]})
+    api.serve(path, {"items": [where]})
     with pytest.raises(PreflightError) as caught:
         run_preflight(_settings(config_path), _NEVER_DEPLOYED, preview=True)
     text = str(caught.value)
@@ -333,16 +333,16 @@ def test_kinds_of_the_prometheus_operator_are_asked_for_where_the_stack_makes_th
     config_path: str, api: ApiServer, cluster: Cluster
 ) -> None:
     group = "/apis/monitoring.coreos.com/v1"
-    wanted = _settings(config_path, monitoring_full())
+    whole = _settings(config_path, monitoring_full())
     scraped = _settings(config_path, changed(jetson(), "gpu_operator.dcgm_exporter.service_monitor", True))
-    assert read_facts(cluster, wanted, _NEVER_DEPLOYED).missing_kinds == {
+    assert read_facts(cluster, whole, _NEVER_DEPLOYED).missing_kinds == {
         "monitoring.service_monitor": ("ServiceMonitor", "PrometheusRule")
     }
     assert read_facts(cluster, scraped, _NEVER_DEPLOYED).missing_kinds == {
         "gpu_operator.dcgm_exporter.service_monitor": ("ServiceMonitor",)
     }
     api.serve(group, {"resources": [{"name": "servicemonitors"}, {"name": "prometheusrules"}]})
-    for settings in (wanted, scraped):
+    for settings in (whole, scraped):
         assert read_facts(cluster, settings, _NEVER_DEPLOYED).missing_kinds == {}
     api.asked.clear()
     dcgm = "gpu_operator.dcgm_exporter"
@@ -455,8 +455,8 @@ def _with_operator(api: ApiServer, ours: dict[str, str], left: dict[str, str]) -
     revision = {"name": "gpu-operator", "version": "1", "status": "deployed"}
     secret = {"metadata": {"name": "sh.helm.release.v1.gpu-operator.v1", "labels": revision}}
     api.serve("/api/v1/namespaces/gpu-operator/secrets", {"items": [secret]})
-    known = frozenset({"Namespace/gpu-operator"})
-    return DeployedState(True, UID, _OPERATOR_THERE, known, labels={"jetson-1": ours, "leaves": ours})
+    objects = frozenset({"Namespace/gpu-operator"})
+    return DeployedState(True, UID, _OPERATOR_THERE, objects, labels={"jetson-1": ours, "leaves": ours})
 
 
 def test_a_node_that_joined_again_without_the_stacks_labels_is_told_and_one_that_leaves_the_stack_is_not(
@@ -466,7 +466,7 @@ def test_a_node_that_joined_again_without_the_stacks_labels_is_told_and_one_that
     ours = node_labels(settings)["jetson-1"]
     state = _with_operator(api, ours, left={NVIDIA_PCI_DEVICE: ours[NVIDIA_PCI_DEVICE]})
     warnings = run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
-    [warning] = [each for each in warnings if "lost labels" in each]
+    [warning] = [warning for warning in warnings if "lost labels" in warning]
     assert re.search("'jetson-1' lost labels .*nvidia.com/gpu.memory.*pulumi up --refresh --stack jetson", warning)
 
 
@@ -476,20 +476,22 @@ def test_labels_that_somebody_changed_are_told_and_those_that_the_run_itself_cha
     settings = _settings(config_path)
     ours = node_labels(settings)["jetson-1"]
     state = _with_operator(api, ours, left=ours | {GPU_MEMORY: "1024", "a": "person's"})
-    [told] = [
-        each
-        for each in run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
-        if "other labels than" in each
+    [warning] = [
+        warning
+        for warning in run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
+        if "other labels than" in warning
     ]
     assert (
         f"node 'jetson-1' has other labels than the stack gave it: {GPU_MEMORY} is 1024, not {ours[GPU_MEMORY]}. "
-        in told
+        in warning
     )
-    assert "pulumi up --refresh --stack jetson" in told
-    assert "Somebody changed them." in told
+    assert "pulumi up --refresh --stack jetson" in warning
+    assert "Somebody changed them." in warning
 
     before = dataclasses.replace(state, labels={"jetson-1": ours | {GPU_MEMORY: "1024"}})
-    assert not any("other labels than" in each for each in run_preflight(settings, before, preview=False).warnings)
+    assert not any(
+        "other labels than" in warning for warning in run_preflight(settings, before, preview=False).warnings
+    )
 
 
 def test_a_node_that_joined_again_and_that_the_operator_found_first_is_nobodys_change(
@@ -499,12 +501,12 @@ def test_a_node_that_joined_again_and_that_the_operator_found_first_is_nobodys_c
     ours = node_labels(settings)["jetson-1"]
     toolkit = "nvidia.com/gpu.deploy.container-toolkit"
     state = _with_operator(api, ours, left={NVIDIA_PCI_DEVICE: ours[NVIDIA_PCI_DEVICE], toolkit: "true"})
-    [told] = [
-        each
-        for each in run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
-        if "other labels than" in each
+    [warning] = [
+        warning
+        for warning in run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson").warnings
+        if "other labels than" in warning
     ]
-    assert f"{toolkit} is true, not false. It joined again, or somebody changed them." in told
+    assert f"{toolkit} is true, not false. It joined again, or somebody changed them." in warning
 
 
 def test_a_jetson_that_is_put_back_after_a_run_that_failed_midway_gets_its_labels_before_the_operator_finds_it(
@@ -523,8 +525,8 @@ def test_a_jetson_that_is_put_back_after_a_run_that_failed_midway_gets_its_label
         run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson")
     assert "leaves" not in str(caught.value)
     refreshed = dataclasses.replace(state, labels={"jetson-1": left, "leaves": ours})
-    told = run_preflight(settings, refreshed, preview=False).warnings
-    assert not any("lost labels" in each for each in told)
+    warnings = run_preflight(settings, refreshed, preview=False).warnings
+    assert not any("lost labels" in warning for warning in warnings)
 
 
 @pytest.mark.parametrize("deleted", [None, "2026-11-28T07:42:34Z"], ids=["gone", "going"])
@@ -540,7 +542,7 @@ def test_what_a_run_deleted_that_was_killed_while_it_moved_a_namespace_is_told_w
 
     def findings(*, refreshes: bool = False) -> tuple[str, ...]:
         result = run_preflight(settings, state, preview=False, stack="kai-anywhere/jetson", refreshes=refreshes)
-        return tuple(each for each in result.warnings if "'kai-anywhere-monitoring'" in each)
+        return tuple(warning for warning in result.warnings if "'kai-anywhere-monitoring'" in warning)
 
     assert findings() == ()
     if deleted is None:
@@ -558,8 +560,8 @@ def test_what_a_run_deleted_that_was_killed_while_it_moved_a_namespace_is_told_w
     # A run that is repeated makes all of it.
     api.fail("/api/v1/namespaces/kai-anywhere-monitoring", 404)
     elsewhere = dataclasses.replace(state, objects=frozenset({"Deployment/before/kai-anywhere-metrics"}))
-    told = run_preflight(settings, elsewhere, preview=False).warnings
-    assert not any("'kai-anywhere-monitoring'" in each for each in told)
+    warnings = run_preflight(settings, elsewhere, preview=False).warnings
+    assert not any("'kai-anywhere-monitoring'" in warning for warning in warnings)
 
 
 def test_a_default_shard_that_is_gone_is_put_back_by_helm_before_it_is_made_again_empty(

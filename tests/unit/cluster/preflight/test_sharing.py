@@ -31,17 +31,17 @@ def _node(*, kernel: str = "6.8.0-generic", gpus: int = 1, condition: str | None
     )
 
 
-def _labelled(found: Node, **labels: str) -> Node:
-    return found.model_copy(update={"labels": labels})
+def _labelled(plain: Node, **labels: str) -> Node:
+    return plain.model_copy(update={"labels": labels})
 
 
 _MEMORY = {"nvidia.com/gpu.memory": "46068"}
 _READY = "gpu-fractioning.nvidia.com/Ready=True"
 
 
-def _findings(mode: str, found: Node, *, isolator: bool = True, stack: Json | None = None) -> list[Finding]:
+def _findings(mode: str, single: Node, *, isolator: bool = True, stack: Json | None = None) -> list[Finding]:
     settings = parse(changed(stack or x86(), "kai.gpu_sharing_mode", mode))
-    return list(judge_sharing(settings, {"gpu-1": found}, isolator=isolator))
+    return list(judge_sharing(settings, {"gpu-1": single}, isolator=isolator))
 
 
 def _only(findings: list[Finding], *says: str, fatal: bool) -> None:
@@ -92,7 +92,7 @@ def test_hami_core_needs_the_label_of_the_memory() -> None:
 
 @pytest.mark.parametrize("mode", ["hami_core", "nv_fractions"])
 @pytest.mark.parametrize(
-    ("found", "known_by"),
+    ("single", "known_by"),
     [
         (_node(kernel="6.8.12-tegra", condition=_READY), "kernel 6.8.12-tegra"),
         (
@@ -101,9 +101,9 @@ def test_hami_core_needs_the_label_of_the_memory() -> None:
         ),
     ],
 )
-def test_a_node_that_shares_its_memory_with_its_gpu_is_refused(mode: str, found: Node, known_by: str) -> None:
+def test_a_node_that_shares_its_memory_with_its_gpu_is_refused(mode: str, single: Node, known_by: str) -> None:
     _only(
-        _findings(mode, found),
+        _findings(mode, single),
         f"'{mode}' is for every node of the cluster, and 'gpu-1' ({known_by}) can't have it",
         "Use non_memory_enforced",
         fatal=True,
@@ -122,8 +122,8 @@ def test_a_node_whose_gpus_are_sliced_is_not_kais() -> None:
 
 @pytest.mark.parametrize("driver", ["580", "614"])
 def test_nv_fractions_refuses_a_known_older_driver(driver: str) -> None:
-    found = _labelled(_node(condition=_READY), **{_DRIVER: driver})
-    _only(_findings("nv_fractions", found), f"has NVIDIA driver {driver}", "needs 615 or later", fatal=True)
+    labelled = _labelled(_node(condition=_READY), **{_DRIVER: driver})
+    _only(_findings("nv_fractions", labelled), f"has NVIDIA driver {driver}", "needs 615 or later", fatal=True)
 
 
 @pytest.mark.parametrize("condition", ["gpu-fractioning.nvidia.com/Ready", "gpu-sharing.nvidia.com/Ready"])

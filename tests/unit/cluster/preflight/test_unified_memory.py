@@ -58,14 +58,14 @@ def test_a_label_that_alone_is_too_large_is_the_other_finding() -> None:
     assert list(judge_unified_memory(parse(jetson()), _nodes(122880), {"jetson-1": 8193})) == []
 
 
-@pytest.mark.parametrize(("requests", "told"), [(0, False), (10, False), (11, True)])
-def test_it_is_told_from_the_first_mebibyte_on(requests: int, told: bool) -> None:
-    assert bool(sold_twice("n", 90, requests, 100)) is told
+@pytest.mark.parametrize(("requests", "expected"), [(0, False), (10, False), (11, True)])
+def test_it_is_told_from_the_first_mebibyte_on(requests: int, expected: bool) -> None:
+    assert bool(sold_twice("n", 90, requests, 100)) is expected
 
 
 def test_requests_are_rounded_up_and_what_cant_be_read_counts_nothing() -> None:
     odd = {"metadata": {"name": "odd", "namespace": "x", "annotations": {"gpu-memory": "4Gi"}}, "spec": {}}
-    pods = [Pod.model_validate(each) for each in (_pod("1"), _pod("1Mi"), odd)]
+    pods = [Pod.model_validate(manifest) for manifest in (_pod("1"), _pod("1Mi"), odd)]
     assert requested_mib(pods, {"jetson-1", "jetson-2"}) == {"jetson-1": 2, "jetson-2": 0}
     assert requested_mib(pods, {}) == {}
 

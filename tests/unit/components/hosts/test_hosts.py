@@ -234,14 +234,14 @@ class TestSecrets:
     def _read(config: Mapping[str, str], *, secret: bool = True, host: Json | None = None) -> set[str]:
         keys = {f"kai-anywhere:{name}": value for name, value in config.items()}
         settings = parse(host or jetson_with_host(full_host()))
-        found: list[str] = []
+        names: list[str] = []
 
         def program() -> None:
             pulumi.runtime.set_all_config(keys, list(keys) if secret else [])
-            found.extend(read_host_secrets(settings.hosts))
+            names.extend(read_host_secrets(settings.hosts))
 
         record(program)
-        return set(found)
+        return set(names)
 
     def test_every_secret_of_a_host_is_read(self) -> None:
         assert self._read(_SECRETS) == {*_SECRETS}
@@ -273,18 +273,18 @@ class TestSecrets:
 
 
 def test_what_is_odd_on_a_host_is_told_with_its_name_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(pulumi, "info", lambda text, **_options: told.append(text))
+    lines: list[str] = []
+    monkeypatch.setattr(pulumi, "info", lambda text, **_options: lines.append(text))
     before = graph_of_hosts(jetson_with_host())
-    assert told == []
+    assert lines == []
     gap = {"feature": "Longhorn's v1 volumes (iSCSI)", "options": ["CONFIG_ISCSI_TCP"]}
     odd = changed(json.loads(_PRINTED["hosts-jetson-1-probe"]), "kernel.gaps", [gap])
     odd = changed(odd, "libraries.findings", ["/usr/lib/libcuda.so.1 has 0 bytes and is no library"])
     monkeypatch.setitem(_PRINTED, "hosts-jetson-1-probe", json.dumps(odd))
     assert graph_of_hosts(jetson_with_host()).by_key.keys() == before.by_key.keys()
-    assert told[0] == "host 'jetson-1': /usr/lib/libcuda.so.1 has 0 bytes and is no library"
-    assert "Longhorn's v1 volumes (iSCSI): CONFIG_ISCSI_TCP" in told[1]
-    assert len(told) == 2
+    assert lines[0] == "host 'jetson-1': /usr/lib/libcuda.so.1 has 0 bytes and is no library"
+    assert "Longhorn's v1 volumes (iSCSI): CONFIG_ISCSI_TCP" in lines[1]
+    assert len(lines) == 2
 
 
 def test_a_stack_of_hosts_alone_registers_nothing_of_a_cluster() -> None:

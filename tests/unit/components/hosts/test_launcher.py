@@ -76,9 +76,9 @@ def login(tmp_path: Path, request: pytest.FixtureRequest) -> Login:
     home.mkdir()
     programs.mkdir()
     for name in _TOOLS:
-        found = shutil.which(str(request.param) if name == "sh" else name)
-        assert found is not None
-        (programs / name).symlink_to(found)
+        program = shutil.which(str(request.param) if name == "sh" else name)
+        assert program is not None
+        (programs / name).symlink_to(program)
     login = Login(home, programs, _commands(home))
     login.program("python3", f'exec {sys.executable} "$@"')
     login.program("id", "echo 0")
@@ -127,8 +127,8 @@ def test_the_probe_does_not_get_the_password(login: Login) -> None:
 def test_the_probe_is_told_the_folders_of_the_stack_whatever_is_in_their_names(login: Login) -> None:
     commands = replace(login.commands, library_folders=("/opt/a b", "/opt/it's; echo $HOME"))
     done = login.run(commands.probe)
-    told = ["--libraries", "/opt/a b", "--libraries", "/opt/it's; echo $HOME", "--timeout", "60"]
-    assert (done.returncode, done.stdout) == (0, f"probe {told} \n")
+    words = ["--libraries", "/opt/a b", "--libraries", "/opt/it's; echo $HOME", "--timeout", "60"]
+    assert (done.returncode, done.stdout) == (0, f"probe {words} \n")
 
 
 def test_the_probe_needs_neither_sudo_nor_stdin(login: Login) -> None:

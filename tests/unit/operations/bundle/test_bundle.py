@@ -185,7 +185,7 @@ def test_what_an_issue_report_needs_is_in_it(cluster: Cluster) -> None:
     [container] = binder["spec"]["containers"]
     assert container["image"] == "ghcr.io/kai-scheduler/binder:v0.18.6"
     assert container["args"] == [f"--registry-password={HIDDEN}", "--v=4"]
-    assert {each["name"]: each["value"] for each in container["env"]} == {
+    assert {variable["name"]: variable["value"] for variable in container["env"]} == {
         "DB": HIDDEN,
         "NVIDIA_VISIBLE_DEVICES": "0",
         "API_TOKEN": HIDDEN,
@@ -261,7 +261,7 @@ def test_more_than_the_most_is_cut_and_listed(
     monkeypatch.setattr(collecting, "LOG_BYTES", 10)
     secretive.serve("/api/v1/nodes", {"items": [node(name) for name in "abc"]})
     collected = _collected(cluster)
-    assert [each["metadata"]["name"] for each in _objects(collected, "nodes")] == ["a", "b"]
+    assert [manifest["metadata"]["name"] for manifest in _objects(collected, "nodes")] == ["a", "b"]
     assert collected.left_out == ["nodes: 1 of 3, since 2 are the most"]
     assert collected.files["logs/kai-scheduler/binder.main.log"] == LOG[-10:].encode(), "the newest"
 
@@ -342,10 +342,10 @@ def test_what_is_missing_is_a_warning_and_the_bundle_is_there(in_a_checkout: Pat
     secretive.fail("/api/v1/nodes", 403)
     done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz", "--json"])
     assert done.exit_code == ExitStatus.WARNINGS
-    told = json.loads(done.stdout)
-    assert told["file"] == "b.tar.gz"
-    assert "b.tar.gz" in {each.name for each in in_a_checkout.iterdir()}
-    assert [line.split(":")[0] for line in told["left_out"]] == ["nodes"]
+    summary = json.loads(done.stdout)
+    assert summary["file"] == "b.tar.gz"
+    assert "b.tar.gz" in {path.name for path in in_a_checkout.iterdir()}
+    assert [line.split(":")[0] for line in summary["left_out"]] == ["nodes"]
 
 
 def test_with_hosts_it_has_what_they_say_of_themselves_without_addresses_and_secrets(
@@ -391,9 +391,9 @@ def test_hosts_alone_are_asked_without_a_cluster_and_that_there_is_none_of_it_is
     monkeypatch.setattr("operations.bundle.commands.hosts_of", lambda *_: reports)
     done = CliRunner().invoke(app, ["bundle", "--output", "b.tar.gz", "--hosts", "--json"])
     assert done.exit_code == ExitStatus.WARNINGS, done.output
-    told = json.loads(done.stdout)
-    assert told["left_out"] == ["the cluster: stack 'jetson' prepares hosts alone, and no cluster was named"]
-    assert set(told["files"]) == {"README.md", "hosts.json", "settings.json", "versions.json"}
+    summary = json.loads(done.stdout)
+    assert summary["left_out"] == ["the cluster: stack 'jetson' prepares hosts alone, and no cluster was named"]
+    assert set(summary["files"]) == {"README.md", "hosts.json", "settings.json", "versions.json"}
     assert secretive.asked == []
     with tarfile.open(in_a_checkout / "b.tar.gz") as archive:
         content = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}  # type: ignore[union-attr]

@@ -66,16 +66,16 @@ def test_what_a_registry_tells_stands_in_table_and_lock_file() -> None:
         "r.io/a/two:v1": Content(problem="r.io can't be asked: no route"),
         f"r.io/three:v1@{_DIGEST}": Content(_DIGEST, ("arm64",)),
     }
-    found = with_digests([Image(name, ("kai-scheduler",)) for name in contents], contents.__getitem__)
-    shown = table(found).splitlines()
+    result = with_digests([Image(name, ("kai-scheduler",)) for name in contents], contents.__getitem__)
+    shown = table(result).splitlines()
     assert shown[0].split() == ["IMAGE", "ARCHITECTURES", "USED", "BY", "DIGEST"]
     assert shown[1].split() == ["r.io/a/one:v1", "amd64", "arm64", "kai-scheduler", _DIGEST]
     assert shown[2].split() == ["r.io/a/two:v1", "not", "told", "kai-scheduler", "not", "told"]
     assert shown[3].split() == [f"r.io/three:v1@{_DIGEST}", "arm64", "kai-scheduler", _DIGEST]
     assert shown[4:] == ["without digest: r.io/a/two:v1: r.io can't be asked: no route"]
-    content = json.loads(lock("jetson", found))
+    content = json.loads(lock("jetson", result))
     assert content["stack"] == "jetson"
-    assert [each["name"] for each in content["images"]] == ["one:v1", "two:v1", "three:v1"]
+    assert [image["name"] for image in content["images"]] == ["one:v1", "two:v1", "three:v1"]
     assert content["images"][0] == {
         "image": "r.io/a/one:v1",
         "used_by": ["kai-scheduler"],

@@ -48,14 +48,14 @@ def test_a_value_that_is_the_charts_own_default_needs_no_rendering() -> None:
 
 
 def test_an_object_that_a_config_map_carries_counts_as_itself() -> None:
-    found = objects(
+    result = objects(
         "kind: ConfigMap\nmetadata: {name: m}\ndata:\n"
         "  o.yaml: |\n    apiVersion: a/v1\n    kind: Config\n    spec: {x: 1}\n"
         "  s.sh: |\n    echo apiVersion: none\n"
     )
-    assert [each["kind"] for each in found] == ["ConfigMap", "Config"]
-    assert found[0]["data"] == {"s.sh": "echo apiVersion: none\n"}
-    assert fields(found[1:])["Config /.spec.x"] == "1"
+    assert [manifest["kind"] for manifest in result] == ["ConfigMap", "Config"]
+    assert result[0]["data"] == {"s.sh": "echo apiVersion: none\n"}
+    assert fields(result[1:])["Config /.spec.x"] == "1"
 
 
 def test_what_looks_like_a_date_in_what_is_rendered_is_a_text() -> None:

@@ -43,7 +43,9 @@ def nothing(world: World) -> None:
 
 def uninstalled(world: World) -> None:
     world.lists["deployments"] = [
-        each for each in world.lists["deployments"] if each["metadata"]["namespace"] != "kai-scheduler"
+        deployment
+        for deployment in world.lists["deployments"]
+        if deployment["metadata"]["namespace"] != "kai-scheduler"
     ]
     for of in ("configs", "shards", "queues", "mutating", "validating"):
         world.lists[of] = []
@@ -103,8 +105,8 @@ def queue_of(name: str, parent: str = "", **resources: Mapping[str, float]) -> B
 
 def both(*breaks: Break) -> Break:
     def every(world: World) -> None:
-        for each in breaks:
-            each(world)
+        for change in breaks:
+            change(world)
 
     return every
 
@@ -148,7 +150,9 @@ def terminating(name: str) -> Break:
     """A namespace that is being deleted; one more where there is none of this name."""
 
     def end(world: World) -> None:
-        world.lists["namespaces"] = [each for each in world.lists["namespaces"] if each["metadata"]["name"] != name]
+        world.lists["namespaces"] = [
+            namespace for namespace in world.lists["namespaces"] if namespace["metadata"]["name"] != name
+        ]
         world.lists["namespaces"].append(named(name) | {"status": {"phase": "Terminating"}})
 
     return end

@@ -21,7 +21,7 @@ def metrics() -> Json:
 def with_metrics(world: World) -> None:
     """What is on a cluster where the exporter is well, and asked."""
     settings = parse(metrics())
-    made = {name: each.manifest for name, each in objects(settings).items()}
+    made = {name: stack_object.manifest for name, stack_object in objects(settings).items()}
     world.lists["deployments"].append(deployment(NAME, settings.monitoring.namespace))
     world.lists["clusterroles"] = [made["cluster-role"]]
     world.lists["clusterrolebindings"] = [made["cluster-role-binding"]]

@@ -35,7 +35,7 @@ def test_no_check_fires_on_a_cluster_that_is_well(stack: Callable[[], Json]) -> 
     world = world_of(stack)
     world.hosts = {"jetson-1": jetson_examination()}
     diagnosis = world.diagnosis()
-    assert [each.cause.finding.what for each in diagnosis.problems] == []
+    assert [problem.cause.finding.what for problem in diagnosis.problems] == []
     assert diagnosis.not_checked == ()
     assert diagnosis.checked == len(CHECKS)
 
@@ -109,16 +109,16 @@ def test_of_several_reservation_pods_the_newer_one_is_to_go_whatever_its_name() 
 def test_a_gpu_that_a_reservation_pod_can_not_open_is_told_however_nvml_says_it(log: str) -> None:
     world = world_of(jetson)
     do.silent(log)(world)
-    found = fired(world.diagnosis())
-    assert found["KA0505"].finding.evidence[0] == f"log: {log}"
-    assert "KA0506" not in found
+    codes = fired(world.diagnosis())
+    assert codes["KA0505"].finding.evidence[0] == f"log: {log}"
+    assert "KA0506" not in codes
 
 
 class _Silent(NamedTuple):
     """A reservation pod that does not say its GPU."""
 
     log: str
-    age_s: int
+    age_seconds: int
 
 
 _RESTARTED = {"containerStatuses": [{"name": "main", "restartCount": 1, "state": {"running": {}}}]}
@@ -138,10 +138,10 @@ _ENDED = {"containerStatuses": [{"name": "main", "state": {"terminated": {"reaso
 def test_a_reservation_pod_is_judged_before_kai_deletes_it(silent: _Silent, status: Json, code: str | None) -> None:
     """KAI makes another one every 40 s: what waits a minute for it to settle never says anything."""
     world = world_of(jetson)
-    created = (datetime.now(UTC) - timedelta(seconds=silent.age_s)).isoformat()
+    created = (datetime.now(UTC) - timedelta(seconds=silent.age_seconds)).isoformat()
     do.silent(silent.log, creationTimestamp=created)(world)
     do.reservation_status(phase="Running", **status)(world)
-    named = {each for each in fired(world.diagnosis()) if each in {"KA0504", "KA0508"}}
+    named = {code for code in fired(world.diagnosis()) if code in {"KA0504", "KA0508"}}
     assert named == ({code} if code else set())
 
 
@@ -272,8 +272,10 @@ def test_nobody_is_told_to_repair_a_shard_which_would_come_back_without_its_plac
     world = world_of(jetson)
     world.lists["shards"].clear()
     [problem] = world.diagnosis().problems
-    assert [each.check.code for each in problem.all] == ["KA0211", "KA0105"]
-    assert all("helm upgrade kai-scheduler" in each.remedy and "repair" not in each.remedy for each in problem.all)
+    assert [result.check.code for result in problem.all] == ["KA0211", "KA0105"]
+    assert all(
+        "helm upgrade kai-scheduler" in result.remedy and "repair" not in result.remedy for result in problem.all
+    )
 
 
 def test_the_log_to_read_is_that_of_the_plugin_on_the_node_wherever_it_was_installed() -> None:
@@ -305,8 +307,8 @@ def test_a_taint_that_keeps_the_device_plugin_off_a_node_is_named_with_its_ways_
     template = world.one("daemonsets", "nvidia-device-plugin-daemonset")["spec"]["template"]
     template["spec"]["tolerations"] = [usual, *tolerations]
     judged = fired(world.diagnosis())["KA0306"]
-    found = [line for line in judged.finding.evidence if line.startswith("taint ")]
-    assert found == [f"taint {taint}, which the DaemonSet does not tolerate" for taint in named]
+    lines = [line for line in judged.finding.evidence if line.startswith("taint ")]
+    assert lines == [f"taint {taint}, which the DaemonSet does not tolerate" for taint in named]
     away = f"Take the taint away: kubectl taint node jetson-1 {' '.join(f'{taint}-' for taint in named)}. Or have"
     assert judged.remedy.startswith(away if named else "See why it has no pod there: ")
     setting = "cluster.tolerated_taints: [dedicated=robots:NoSchedule], then pulumi up."
@@ -358,7 +360,7 @@ def test_a_count_of_no_gpus_beside_a_gpu_is_not_taken_for_time_slicing(label: st
     world = world_of(jetson)
     do.label("nvidia.com/gpu.count", label)(world)
     [problem] = world.diagnosis().problems
-    assert (problem.cause.check.code, [each.check.code for each in problem.symptoms]) == ("KA0411", ["KA0406"])
+    assert (problem.cause.check.code, [symptom.check.code for symptom in problem.symptoms]) == ("KA0411", ["KA0406"])
     assert problem.symptoms[0].finding.what == (
         f"node 'jetson-1': the label nvidia.com/gpu.count is '{label}', and it advertises 1."
     )
@@ -438,8 +440,8 @@ def test_a_circle_of_queues_is_one_finding_and_a_queue_below_it_none() -> None:
     for name, parent in {"leaf": "x", "x": "y", "y": "z", "z": "x", "itself": "itself"}.items():
         do.queue(name, parent)(world)
     problems = world.diagnosis().problems
-    circles = {each.cause.finding.subject.name: each.cause.finding for each in problems}
-    assert {each.cause.check.code for each in problems} == {"KA0609"}
+    circles = {problem.cause.finding.subject.name: problem.cause.finding for problem in problems}
+    assert {problem.cause.check.code for problem in problems} == {"KA0609"}
     assert circles.keys() == {"itself", "x"}
     assert circles["x"].what == "queue 'x' is below itself: the parents of x, y, z lead in a circle."
     assert "Queue z: spec.parentQueue=x" in circles["x"].evidence
@@ -450,9 +452,9 @@ def test_of_many_queues_evidence_names_ten() -> None:
     world = well()
     for number in range(300):
         do.queue(f"team-{number:03}", "departed")(world)
-    orphans = [each.cause.finding for each in world.diagnosis().problems]
+    orphans = [problem.cause.finding for problem in world.diagnosis().problems]
     assert len(orphans) == 300
-    assert max(len(line) for each in orphans for line in each.evidence) < 200
+    assert max(len(line) for orphan in orphans for line in orphan.evidence) < 200
 
 
 def test_a_config_of_kai_that_somebody_edited_is_put_back_by_the_command_that_is_given() -> None:
@@ -461,10 +463,10 @@ def test_a_config_of_kai_that_somebody_edited_is_put_back_by_the_command_that_is
     do.sharing("Disabled")(world)
     do.discovered("x86-1", "40000")(world)
     del do.config(world)["binder"]["resourceReservation"]["runtimeClassName"]
-    found = fired(world.diagnosis())
+    codes = fired(world.diagnosis())
     for code in ("KA0213", "KA0516"):
         command = re.search(
-            r"kubectl patch config\.kai\.scheduler kai-config --type merge --patch '(.*)'", found[code].remedy
+            r"kubectl patch config\.kai\.scheduler kai-config --type merge --patch '(.*)'", codes[code].remedy
         )
         assert command
         [[section, fields]] = json.loads(command[1])["spec"].items()

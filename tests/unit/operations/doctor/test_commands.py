@@ -81,7 +81,7 @@ def test_json_is_the_whole_output(world: World, api: ApiServer) -> None:
     world.scale("binder")
     result = _run(world, api, "--json")
     assert result.exit_code == ExitStatus.FAILED
-    assert [each["code"] for each in json.loads(result.stdout)["problems"]] == ["KA0205"]
+    assert [problem["code"] for problem in json.loads(result.stdout)["problems"]] == ["KA0205"]
 
 
 def test_what_could_not_be_seen_is_said_and_is_status_4(world: World, api: ApiServer) -> None:
@@ -259,7 +259,7 @@ def _as_tenant(world: World, api: ApiServer, *of_namespace: str) -> None:
     for name, path in _OF_TENANT:
         if name in of_namespace:
             del world.refused[path]
-            there = [each for each in world.lists[name] if each["metadata"]["namespace"] == "default"]
+            there = [manifest for manifest in world.lists[name] if manifest["metadata"]["namespace"] == "default"]
             api.serve(path, {"items": there})
 
 

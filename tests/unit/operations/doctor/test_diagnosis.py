@@ -18,7 +18,7 @@ from tests.unit.operations.doctor.worlds import world_of
 
 def _tree(diagnosis: Diagnosis) -> dict[str, list[str]]:
     return {
-        problem.cause.check.code: sorted({each.check.code for each in problem.symptoms})
+        problem.cause.check.code: sorted({symptom.check.code for symptom in problem.symptoms})
         for problem in diagnosis.problems
     }
 
@@ -148,14 +148,14 @@ def test_a_queue_of_the_stack_that_somebody_deleted_is_put_back_and_not_asked_fo
     for name in ("robots", "nobodys"):
         world.lists["pods"].append(fraction(name, labels={"kai.scheduler/queue": name}))
     world.gone |= {"Queue/edge", "Queue/robots"}
-    found = {
-        (each.check.code, each.finding.subject.name): each.remedy
+    order = {
+        (result.check.code, result.finding.subject.name): result.remedy
         for problem in world.diagnosis().problems
-        for each in problem.all
+        for result in problem.all
     }
     back = "Put that queue back: `kai-anywhere repair --stack jetson`."
-    assert found["KA0603", "robots"] == found["KA0602", "theirs"] == back
-    assert found["KA0603", "nobodys"].startswith("Correct the label kai.scheduler/queue of the workload, or add")
+    assert order["KA0603", "robots"] == order["KA0602", "theirs"] == back
+    assert order["KA0603", "nobodys"].startswith("Correct the label kai.scheduler/queue of the workload, or add")
 
 
 def test_a_code_is_suppressed_by_option_and_by_annotation_and_counted() -> None:
@@ -165,7 +165,7 @@ def test_a_code_is_suppressed_by_option_and_by_annotation_and_counted() -> None:
     world.one("deployments", "admission")["metadata"]["annotations"] = {SUPPRESS: "KA0101, KA0209"}
     diagnosis = world.diagnosis(Choice(suppress=frozenset({"KA0205"})))
     assert diagnosis.problems == ()
-    assert sorted(each.cause.check.code for each in diagnosis.suppressed) == ["KA0205", "KA0209"]
+    assert sorted(problem.cause.check.code for problem in diagnosis.suppressed) == ["KA0205", "KA0209"]
     assert exit_status(diagnosis, Severity.ERROR) is ExitStatus.WELL
 
 
@@ -200,8 +200,8 @@ def test_what_may_not_be_read_is_named_and_the_rest_is_checked(of: str, source: 
     world.refused[PATHS[of]] = 403
     diagnosis = world.diagnosis()
     assert diagnosis.problems == (), "what is not seen is not wrong"
-    unseen = {each.check.code: each.unseen for each in diagnosis.not_checked}
-    assert "refuses GET" in next(each.why for each in unseen[blind] if each.what == source)
+    unseen = {gap.check.code: gap.unseen for gap in diagnosis.not_checked}
+    assert "refuses GET" in next(gap.why for gap in unseen[blind] if gap.what == source)
     assert diagnosis.checked > 30
     assert exit_status(diagnosis, Severity.ERROR) is ExitStatus.WARNINGS
 
@@ -243,7 +243,7 @@ def test_the_report_has_what_a_program_needs() -> None:
     assert problem["object"] == {"kind": "Deployment", "namespace": "kai-scheduler", "name": "kai-scheduler-default"}
     assert problem["documentation"] == "docs/troubleshooting.md#ka0204"
     assert problem["evidence"] == ["Deployment kai-scheduler/kai-scheduler-default: spec.replicas=0"]
-    assert [each["code"] for each in problem["symptoms"]] == ["KA0706"]
+    assert [symptom["code"] for symptom in problem["symptoms"]] == ["KA0706"]
     assert "symptoms" not in problem["symptoms"][0]
 
 

@@ -47,8 +47,8 @@ a late deletion takes away, variables that sshd refuses)."""
 
 @pytest.mark.parametrize("failure", _FAILURES)
 def test_a_failure_of_hosts_has_checks(failure: str) -> None:
-    known = {check.code for check in CHECKS}
-    assert set(_FAILURES[failure].split()) <= known
+    codes = {check.code for check in CHECKS}
+    assert set(_FAILURES[failure].split()) <= codes
 
 
 def test_every_check_of_hosts_is_for_one_of_the_failures() -> None:

@@ -30,4 +30,4 @@ def world_of(stack: Callable[[], Json]) -> World:
 
 def fired(diagnosis: Diagnosis) -> dict[str, Judged]:
     """What each check that fired says, by its code."""
-    return {each.check.code: each for problem in diagnosis.problems for each in problem.all}
+    return {result.check.code: result for problem in diagnosis.problems for result in problem.all}

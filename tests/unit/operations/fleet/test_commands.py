@@ -186,17 +186,17 @@ def test_what_is_no_site_leaves_no_file(tmp_path: Path, site: str) -> None:
 
 def test_an_operators_stack_waits_for_all_of_the_wave_before_it(folder: Path) -> None:
     (folder / "fleet.yaml").write_text(TEXT + OPERATOR, encoding="utf-8")
-    made = {each["spec"]["stack"]: each for each in yaml.safe_load_all(_operator(folder))}
+    made = {document["spec"]["stack"]: document for document in yaml.safe_load_all(_operator(folder))}
     assert list(made) == [f"organization/kai-anywhere/{site}" for site in ("berlin", "eu-1", "eu-2", "us-1")]
-    waits = {name.rpartition("/")[2]: each["spec"].get("prerequisites") for name, each in made.items()}
+    waits = {name.rpartition("/")[2]: manifest["spec"].get("prerequisites") for name, manifest in made.items()}
     assert waits == {
         "berlin": None,
         "eu-1": [{"name": "kai-anywhere-berlin"}],
         "eu-2": [{"name": "kai-anywhere-eu-1"}],
         "us-1": [{"name": "kai-anywhere-eu-1"}],
     }
-    assert {each["spec"]["commit"] for each in made.values()} == {COMMIT}
-    assert {each["spec"]["repoDir"] for each in made.values()} == {"gpu"}
+    assert {manifest["spec"]["commit"] for manifest in made.values()} == {COMMIT}
+    assert {manifest["spec"]["repoDir"] for manifest in made.values()} == {"gpu"}
 
 
 def test_an_operators_stacks_are_those_of_the_folders_own_project(folder: Path) -> None:
@@ -430,7 +430,7 @@ def test_the_json_is_of_the_documented_form(folder: Path) -> None:
     done = _run("status", "--folder", folder, "--json")
     report = json.loads(done.stdout)
     judge(json.loads((ROOT / "docs" / "fleet.schema.json").read_text(encoding="utf-8"))).validate(report)
-    by_name = {each["site"]: each for each in report["sites"]}
+    by_name = {site["site"]: site for site in report["sites"]}
     assert by_name["berlin"]["resources"] == 1, "neither the stack nor its provider is one"
     assert by_name["berlin"]["gpu_operator"] is None, "what is encrypted stays so"
     assert by_name["berlin"]["last"]["result"] == "failed"
@@ -452,8 +452,8 @@ def test_while_backends_are_asked_it_tells_how_many_have_answered(
 def test_the_states_take_nothing_but_pulumi(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[toolchain.Program] = []
 
-    def environment(wanted: Iterable[toolchain.Program]) -> dict[str, str]:
-        asked.extend(wanted)
+    def environment(programs: Iterable[toolchain.Program]) -> dict[str, str]:
+        asked.extend(programs)
         return dict(os.environ)
 
     monkeypatch.setattr(toolchain, "environment", environment)

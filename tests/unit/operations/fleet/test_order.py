@@ -110,13 +110,13 @@ _STEP = Step("w", ("a", "b", "c", "d"), failure_budget=1)
 
 def test_within_its_budget_a_wave_holds() -> None:
     updated = dict.fromkeys("abc", Outcome.UPDATED)
-    found = judge(_STEP, updated | {"d": Outcome.FAILED, "x": Outcome.FAILED})
-    assert (found.holds, found.updated, found.failed, found.unknown) == (True, ("a", "b", "c"), ("d",), ())
+    verdict = judge(_STEP, updated | {"d": Outcome.FAILED, "x": Outcome.FAILED})
+    assert (verdict.holds, verdict.updated, verdict.failed, verdict.unknown) == (True, ("a", "b", "c"), ("d",), ())
 
 
 def test_a_site_of_which_nothing_was_heard_counts_as_failed() -> None:
-    found = judge(_STEP, dict.fromkeys("ab", Outcome.UPDATED))
-    assert (found.holds, found.unknown) == (False, ("c", "d"))
+    verdict = judge(_STEP, dict.fromkeys("ab", Outcome.UPDATED))
+    assert (verdict.holds, verdict.unknown) == (False, ("c", "d"))
 
 
 def test_nothing_heard_at_all_never_lets_the_canary_pass() -> None:
@@ -126,9 +126,9 @@ def test_nothing_heard_at_all_never_lets_the_canary_pass() -> None:
 @given(st.dictionaries(st.sampled_from("abcdx"), st.sampled_from(Outcome)), st.integers(0, 4))
 def test_a_wave_holds_only_where_all_but_the_budget_are_updated(outcomes: dict[str, Outcome], budget: int) -> None:
     step = Step("w", ("a", "b", "c", "d"), failure_budget=budget)
-    found = judge(step, outcomes)
-    assert found.holds == (len(found.updated) >= len(step.sites) - budget)
-    assert sorted((*found.updated, *found.failed, *found.unknown)) == list(step.sites)
+    verdict = judge(step, outcomes)
+    assert verdict.holds == (len(verdict.updated) >= len(step.sites) - budget)
+    assert sorted((*verdict.updated, *verdict.failed, *verdict.unknown)) == list(step.sites)
 
 
 _PATTERNS = st.lists(st.sampled_from(["*", "eu-*", "eu-?", "us-1", "berlin"]), min_size=1, max_size=2)
@@ -136,7 +136,7 @@ _PATTERNS = st.lists(st.sampled_from(["*", "eu-*", "eu-?", "us-1", "berlin"]), m
 
 @given(st.lists(_PATTERNS, max_size=3), st.sampled_from(SITES))
 def test_every_site_is_in_exactly_one_wave(patterns: list[list[str]], canary: str) -> None:
-    waves = [Wave(name=f"w{number}", sites=each) for number, each in enumerate(patterns)]
+    waves = [Wave(name=f"w{number}", sites=names) for number, names in enumerate(patterns)]
     try:
         every = steps(FleetFile(canary=canary, waves=waves), SITES)
     except OperationError:

@@ -293,8 +293,8 @@ def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest
         return opened(Path("/dev/full"), "w", *more, **how) if mode == "x" else opened(self, mode, *more, **how)
 
     monkeypatch.setattr(Path, "open", full)
-    told = str(_init(tmp_path).exception)
-    assert told == f"{tmp_path} can't be written: No space left on device. No file was left in {tmp_path}."
+    refusal = str(_init(tmp_path).exception)
+    assert refusal == f"{tmp_path} can't be written: No space left on device. No file was left in {tmp_path}."
 
 
 def test_the_checkout_of_the_program_is_no_place_for_it() -> None:

@@ -102,14 +102,14 @@ def test_a_node_without_overrides_keeps_reservation_pods_as_kai_makes_them() -> 
 
 
 def test_what_reservation_pods_get_is_told_by_rung() -> None:
-    def told(stack: Json) -> str:
+    def summary(stack: Json) -> str:
         return " ".join(_text(stack).split())
 
-    assert "get libraries, devices and privilege on Tegra nodes, and nothing on others" in told(jetson())
-    assert "get variables on Tegra nodes, and nothing on others" in told(unprivileged())
+    assert "get libraries, devices and privilege on Tegra nodes, and nothing on others" in summary(jetson())
+    assert "get variables on Tegra nodes, and nothing on others" in summary(unprivileged())
     assert (
         "get libraries, devices and privilege on jetson-3, libraries on jetson-2, variables on jetson-1, and nothing"
-        in told(rungs())
+        in summary(rungs())
     )
 
 

@@ -49,7 +49,7 @@ def test_five_pods_of_30_gib_on_128_gib_are_four_and_one() -> None:
 def test_the_nearest_request_to_an_exact_quarter_is_told() -> None:
     answer = _json(*_GPU, "--request-mib", "32768", "--pods", "4")
     assert answer["running"] == 3
-    assert [each["request_mib"] for each in answer["nearest"]] == [32750]
+    assert [entry["request_mib"] for entry in answer["nearest"]] == [32750]
     assert _json(*_GPU, "--request-mib", "32750", "--pods", "4")["nearest"] == []
 
 
@@ -89,7 +89,7 @@ def test_pods_of_one_name_are_several_pods(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump_all([pod] * 5), encoding="utf-8")
     answer = _json(*_GPU, "--file", str(file))
     [gpu] = answer["nodes"][0]["gpus"]
-    assert [each["pod"] for each in gpu["shares"]] == ["trial-", "trial- (2)", "trial- (3)", "trial- (4)"]
+    assert [share["pod"] for share in gpu["shares"]] == ["trial-", "trial- (2)", "trial- (3)", "trial- (4)"]
     assert (answer["running"], answer["pending"], gpu["free_mib"]) == (4, 1, 11000)
     assert sum(share["mib"] for share in gpu["shares"]) == 120000
 

@@ -15,14 +15,16 @@ from tests.support.api_server import connected, node
 
 def jetson(name: str = "jetson-1", *, gpus: int = 1, ready: str = "True") -> Json:
     """The node as the API server shows it."""
-    found: Json = node(name, gpus=gpus, labels={"nvidia.com/gpu.deploy.container-toolkit": "false", "other": "label"})
-    found["status"]["conditions"] = [{"type": "Ready", "status": ready}]
-    found["status"]["nodeInfo"] |= {
+    manifest: Json = node(
+        name, gpus=gpus, labels={"nvidia.com/gpu.deploy.container-toolkit": "false", "other": "label"}
+    )
+    manifest["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    manifest["status"]["nodeInfo"] |= {
         "kernelVersion": "6.8.12-tegra",
         "osImage": "Ubuntu 24.04.3 LTS",
         "containerRuntimeVersion": "containerd://2.1.4",
     }
-    return found
+    return manifest
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Board:
     @property
     def pods(self) -> list[Json]:
         """The pods that were made."""
-        return [each for each in self.made if each["kind"] == "Pod"]
+        return [manifest for manifest in self.made if manifest["kind"] == "Pod"]
 
     @property
     def changes(self) -> int:
@@ -118,7 +120,7 @@ class Board:
         if path not in self.stays:
             # What is in a namespace goes with it, of every group of the API.
             inside = f"{path.removeprefix('/api/v1')}/"
-            self.objects = {at: each for at, each in self.objects.items() if at != path and inside not in at}
+            self.objects = {at: manifest for at, manifest in self.objects.items() if at != path and inside not in at}
         return httpx2.Response(200, json={})
 
     def _read(self, path: str, params: httpx2.QueryParams) -> httpx2.Response:
@@ -126,8 +128,8 @@ class Board:
             return httpx2.Response(200, json={"items": self.nodes})
         if path.endswith("/pods"):
             namespace = path.removeprefix("/api/v1").removesuffix("/pods")
-            found = [each for at, each in self.objects.items() if "/pods/" in at and namespace in at]
-            return httpx2.Response(200, json={"items": found})
+            pods = [manifest for at, manifest in self.objects.items() if "/pods/" in at and namespace in at]
+            return httpx2.Response(200, json={"items": pods})
         if path.endswith("/log"):
             name = path.split("/")[-2].removeprefix("probe-")
             text = self.script[name].get("log", "")
@@ -135,7 +137,7 @@ class Board:
         if path.endswith("/events"):
             name = params["fieldSelector"].split(",")[0].removeprefix("involvedObject.name=probe-")
             return httpx2.Response(
-                200, json={"items": [{"message": each} for each in self.script[name].get("events", [])]}
+                200, json={"items": [{"message": event} for event in self.script[name].get("events", [])]}
             )
         if path in self.objects:
             content = self.objects[path]

@@ -60,9 +60,9 @@ def test_the_answer_is_printed_and_progress_goes_to_stderr(board: Board) -> None
 
 def test_json_is_all_that_is_printed_with_it(board: Board) -> None:
     _, out, _, _ = _run("--json")
-    told = json.loads(out)
-    assert told["rung"] == "variables"
-    assert told["valid_for"] == {
+    answer = json.loads(out)
+    assert answer["rung"] == "variables"
+    assert answer["valid_for"] == {
         "kernel": "6.8.12-tegra",
         "os_image": "Ubuntu 24.04.3 LTS",
         "kubelet": "v1.36.2",
@@ -89,9 +89,9 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_host_says_what_else_the_answer_holds_for(board: Board, hosts: list[str]) -> None:
-    told = json.loads(_run("--json", "--hosts")[1])
-    assert told["not_seen"] == []
-    assert {name: told["valid_for"][name] for name in NOT_SEEN} == {
+    answer = json.loads(_run("--json", "--hosts")[1])
+    assert answer["not_seen"] == []
+    assert {name: answer["valid_for"][name] for name in NOT_SEEN} == {
         "container_toolkit": "1.20.0 in mode auto",
         "l4t": "R36.4.3",
         "csv_digest": "sha256:c5a",

@@ -40,8 +40,8 @@ def _after(*attempts: tuple[str, Symptom]) -> str | None:
     return rung.name if rung else None
 
 
-def _seen(log: str = "", *told: str, ended: bool = True, started: bool = True, seconds: float = 1) -> Seen:
-    return Seen("", ended, started, log, told, seconds)
+def _seen(log: str = "", *words: str, ended: bool = True, started: bool = True, seconds: float = 1) -> Seen:
+    return Seen("", ended, started, log, words, seconds)
 
 
 @pytest.mark.parametrize("rung", LADDER, ids=lambda rung: rung.name)
@@ -53,7 +53,7 @@ def test_every_pod_is_the_probes_own_and_never_kais(rung: Rung) -> None:
     [container] = pod["spec"]["containers"]
     assert (pod["spec"]["nodeName"], container["image"]) == ("jetson-1", IMAGE)
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert [each["name"] for each in container["env"][:2]] == ["POD_NAME", "POD_NAMESPACE"]
+    assert [variable["name"] for variable in container["env"][:2]] == ["POD_NAME", "POD_NAMESPACE"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert ("privileged" in container["securityContext"]) == (rung.name == "privileged")
     assert (container["securityContext"]["runAsUser"] == 0) == bool({Feature.ROOT} & rung.features)
@@ -83,7 +83,7 @@ def test_a_rung_of_the_settings_has_what_the_overrides_add(name: str, stack: Jso
 
 def test_the_folders_are_those_of_the_node() -> None:
     stack = changed(jetson(), "platform.tegra_nodes.jetson-1.driver_library_paths", ["/opt/nvml"])
-    assert [each["hostPath"]["path"] for each in _pod("libraries", stack)["spec"]["volumes"]] == ["/opt/nvml"]
+    assert [volume["hostPath"]["path"] for volume in _pod("libraries", stack)["spec"]["volumes"]] == ["/opt/nvml"]
 
 
 def test_groups_are_those_of_the_probe_on_rungs_that_have_them_alone() -> None:
@@ -104,8 +104,8 @@ def test_the_account_may_get_and_patch_pods_of_the_probes_namespace_and_nothing_
     account, role, binding = rights()
     assert role["kind"] == "Role"
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"]}]
-    assert {each["metadata"]["namespace"] for each in (account, role, binding)} == {NAMESPACE}
-    assert [each["name"] for each in binding["subjects"]] == [account["metadata"]["name"]]
+    assert {manifest["metadata"]["namespace"] for manifest in (account, role, binding)} == {NAMESPACE}
+    assert [subject["name"] for subject in binding["subjects"]] == [account["metadata"]["name"]]
 
 
 LIBRARY = "unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND"
@@ -140,7 +140,7 @@ def test_a_failure_is_read_from_log_and_state(text: str, symptom: Symptom) -> No
 
 
 def test_every_symptom_with_a_pattern_is_told_apart() -> None:
-    patterns = [each.pattern for each in MEANINGS.values() if each.pattern]
+    patterns = [meaning.pattern for meaning in MEANINGS.values() if meaning.pattern]
     assert MEANINGS.keys() == set(Symptom)
     assert [bool(pattern.search(LIBRARY)) for pattern in patterns].count(True) == 1
 
@@ -189,7 +189,7 @@ def test_a_sandbox_that_can_not_come_is_told_at_once() -> None:
         ([("plain", Symptom.REFUSED)], None),
         ([("variables", Symptom.NO_LIBRARY), ("libraries", Symptom.REFUSED)], None),
         ([("runtime-class", Symptom.CLOSED), ("groups", Symptom.REFUSED)], None),
-        *([([("runtime-class", symptom)], None) for symptom, each in MEANINGS.items() if not each.helped_by]),
+        *([([("runtime-class", symptom)], None) for symptom, meaning in MEANINGS.items() if not meaning.helped_by]),
     ],
 )
 def test_the_symptom_decides_on_the_next_rung(attempts: Sequence[tuple[str, Symptom]], following: str | None) -> None:
@@ -202,7 +202,7 @@ def test_a_climb_never_ends_before_privilege_while_something_may_help() -> None:
         while rung := next_rung(attempts):
             attempts.append(Attempt(rung, symptom))
         assert attempts[-1].rung.name == "privileged"
-        assert len({each.rung for each in attempts}) == len(attempts)
+        assert len({attempt.rung for attempt in attempts}) == len(attempts)
 
 
 def test_every_setting_has_its_rung() -> None:

@@ -20,8 +20,8 @@ def _result(*attempts: tuple[str, Symptom], stack: Json | None = None) -> Result
 
 
 def test_the_json_has_its_shape() -> None:
-    told = json.loads(_result(("plain", Symptom.NO_LIBRARY), ("variables", Symptom.HELD)).json())
-    assert list(told) == [
+    answer = json.loads(_result(("plain", Symptom.NO_LIBRARY), ("variables", Symptom.HELD)).json())
+    assert list(answer) == [
         "node",
         "status",
         "rung",
@@ -34,13 +34,18 @@ def test_the_json_has_its_shape() -> None:
         "valid_for",
         "not_seen",
     ]
-    assert (told["node"], told["status"], told["rung"], told["privilege"]) == ("jetson-1", 0, "variables", "none")
-    assert told["workaround_needed"] is False
-    assert told["settings"] == {"reservation": {"privilege_by_node": {"jetson-1": "none"}}}
-    assert [each["symptom"] for each in told["attempts"]] == ["no_library", "held"]
-    assert told["attempts"][1]["adds"] == ["runtime_class", "variables"]
-    assert told["valid_for"] == VALID
-    assert told["not_seen"] == [*NOT_SEEN.values()]
+    assert (answer["node"], answer["status"], answer["rung"], answer["privilege"]) == (
+        "jetson-1",
+        0,
+        "variables",
+        "none",
+    )
+    assert answer["workaround_needed"] is False
+    assert answer["settings"] == {"reservation": {"privilege_by_node": {"jetson-1": "none"}}}
+    assert [attempt["symptom"] for attempt in answer["attempts"]] == ["no_library", "held"]
+    assert answer["attempts"][1]["adds"] == ["runtime_class", "variables"]
+    assert answer["valid_for"] == VALID
+    assert answer["not_seen"] == [*NOT_SEEN.values()]
 
 
 def test_the_text_ends_with_lines_that_can_be_pasted() -> None:
@@ -52,7 +57,7 @@ def test_the_text_ends_with_lines_that_can_be_pasted() -> None:
     }
     assert "    a line" in text
     assert "  kernel: 6.8.12-tegra" in text
-    assert all(each in text for each in NOT_SEEN.values())
+    assert all(text_of_one in text for text_of_one in NOT_SEEN.values())
 
 
 def test_nothing_that_the_pod_logs_commands_the_terminal() -> None:

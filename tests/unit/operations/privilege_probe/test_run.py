@@ -38,9 +38,9 @@ def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SETTLED_SECONDS", 0.0)
 
 
-def _probe(board: Board, stack: Json | None = None, told: list[str] | None = None) -> Result:
+def _probe(board: Board, stack: Json | None = None, lines: list[str] | None = None) -> Result:
     cluster = board.connect()
-    lines: list[str] = [] if told is None else told
+    lines = [] if lines is None else lines
     try:
         settings = parse(stack or stack_of_one())
         return Probe(cluster, settings, "jetson-1", IMAGE, (44, 104), lines.append).run()
@@ -49,7 +49,7 @@ def _probe(board: Board, stack: Json | None = None, told: list[str] | None = Non
 
 
 def _tried(result: Result) -> list[str]:
-    return [each.rung.name for each in result.attempts]
+    return [attempt.rung.name for attempt in result.attempts]
 
 
 def _written(stack: Json, result: Result) -> StackSettings:
@@ -106,20 +106,26 @@ def test_one_pod_at_a_time_in_a_namespace_of_its_level() -> None:
 def test_everything_that_is_made_carries_the_label_and_is_gone_at_the_end() -> None:
     board = Board({**ALL_FAIL, "libraries": HELD})
     _probe(board)
-    assert {each["kind"] for each in board.made} == {"Namespace", "ServiceAccount", "Role", "RoleBinding", "Pod"}
-    assert all(each["metadata"]["labels"][LABEL] == "true" for each in board.made)
+    assert {manifest["kind"] for manifest in board.made} == {
+        "Namespace",
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "Pod",
+    }
+    assert all(manifest["metadata"]["labels"][LABEL] == "true" for manifest in board.made)
     assert board.deleted[-1] == PLACE
     assert board.objects == {}
 
 
 def test_progress_is_told_by_rung() -> None:
-    told: list[str] = []
-    _probe(Board({**ALL_FAIL, "variables": HELD}), told=told)
-    assert [line.partition(":")[0] for line in told] == [
+    lines: list[str] = []
+    _probe(Board({**ALL_FAIL, "variables": HELD}), lines=lines)
+    assert [line.partition(":")[0] for line in lines] == [
         name for name in ("plain", "runtime-class", "variables") for _ in range(2)
     ]
-    assert told[-1] == "variables: held"
-    assert told[1] == "plain: library not found"
+    assert lines[-1] == "variables: held"
+    assert lines[1] == "plain: library not found"
 
 
 @pytest.mark.parametrize(
@@ -142,10 +148,10 @@ def test_what_no_rung_helps_against_ends_the_climb(becomes: Json, symptom: str, 
     board = Board({**ALL_FAIL, "runtime-class": becomes})
     result = _probe(board)
     assert _tried(result) == ["plain", "runtime-class"]
-    told = json.loads(result.json())
-    assert told["attempts"][-1]["symptom"] == symptom
-    assert told["attempts"][-1]["evidence"]
-    assert (result.status, told["settings"], told["workaround_needed"]) == (status, {}, None)
+    answer = json.loads(result.json())
+    assert answer["attempts"][-1]["symptom"] == symptom
+    assert answer["attempts"][-1]["evidence"]
+    assert (result.status, answer["settings"], answer["workaround_needed"]) == (status, {}, None)
     assert board.objects == {}
 
 
@@ -238,7 +244,7 @@ def test_the_pods_are_pulled_with_what_kais_own_are_pulled_with() -> None:
     }
     board = Board({**ALL_FAIL, "variables": HELD}, objects=dict(theirs))
     assert _probe(board, stack).status == FOUND
-    [copied] = [each for each in board.made if each["kind"] == "Secret"]
+    [copied] = [manifest for manifest in board.made if manifest["kind"] == "Secret"]
     assert copied["metadata"] == {"name": "site", "namespace": NAMESPACE, "labels": board.pods[0]["metadata"]["labels"]}
     assert {key: copied[key] for key in ("type", "data")} == {
         "type": "kubernetes.io/dockerconfigjson",
@@ -275,7 +281,7 @@ def test_a_failing_admission_webhook_is_no_refusal() -> None:
     "when", [("POST", "/pods"), ("GET", "/log"), ("DELETE", "/pods/probe-plain"), ("POST", "/roles")]
 )
 def test_a_signal_leaves_nothing(number: int, status: int, when: tuple[str, str]) -> None:
-    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     board = Board(ALL_FAIL)
     sent: list[str] = []
 
@@ -291,7 +297,7 @@ def test_a_signal_leaves_nothing(number: int, status: int, when: tuple[str, str]
     assert len(sent) == 1
     assert board.made
     assert board.objects == {}
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
 def test_an_impatient_second_signal_does_not_cut_the_cleanup() -> None:

@@ -23,24 +23,24 @@ _COMPONENTS = {
 
 def preview(before: Json | None, after: Json | None) -> Record:
     """The preview of an update; without a stack before it is the first one, without one after the last."""
-    old, new = ({} if each is None else _resources(parse(each)) for each in (before, after))
+    old, new = ({} if stack is None else _resources(parse(stack)) for stack in (before, after))
     steps = [_step(urn, old.get(urn), new.get(urn)) for urn in dict.fromkeys((*new, *old))]
     return read_events(lines(*steps, summary(update=1)))
 
 
 def _resources(settings: StackSettings) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    resources: dict[str, dict[str, Any]] = {}
     for node, labels in node_labels(settings).items():
         manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}
-        found[urn("NodeLabels", "kubernetes:core/v1:NodePatch", f"node-labels-{node}")] = manifest
+        resources[urn("NodeLabels", "kubernetes:core/v1:NodePatch", f"node-labels-{node}")] = manifest
     for name, manifest in objects(settings).items():
         group = "core/v1" if manifest["apiVersion"] == "v1" else manifest["apiVersion"]
-        found[urn(_component(name), f"kubernetes:{group}:{manifest['kind']}", name)] = manifest
+        resources[urn(_component(name), f"kubernetes:{group}:{manifest['kind']}", name)] = manifest
     for name, release in releases(settings).items():
         source = release.source
         inputs = {"name": release.name, "chart": source.chart, "version": source.version, "values": release.values}
-        found[urn(_component(name), "kubernetes:helm.sh/v3:Release", name)] = inputs
-    return found
+        resources[urn(_component(name), "kubernetes:helm.sh/v3:Release", name)] = inputs
+    return resources
 
 
 def _component(name: str) -> str:

@@ -20,8 +20,8 @@ OCCASION = Occasion(stack="jetson", status=0, commit="0123abc", log_url="https:/
 UPDATE = step("update", "web", old={"spec": {"replicas": 1}}, new={"spec": {"replicas": 2}})
 
 
-def _comment(*events: Mapping[str, Any], status: int = 0, known: tuple[str, ...] = ()) -> str:
-    return preview_comment(record(*events), Occasion("jetson", status), Redactor(known))
+def _comment(*events: Mapping[str, Any], status: int = 0, secrets: tuple[str, ...] = ()) -> str:
+    return preview_comment(record(*events), Occasion("jetson", status), Redactor(secrets))
 
 
 def test_it_begins_with_the_marker_by_which_it_is_found_again() -> None:
@@ -83,7 +83,7 @@ def test_secrets_are_hidden_in_every_part() -> None:
         finding("finding hunter2", name="hunter2"),
         step("update", "hunter2", old={"a": "hunter2", "b": {"hunter2": 1}}, new={"a": "x"}),
         summary(update=1),
-        known=("hunter2",),
+        secrets=("hunter2",),
     )
     assert "hunter2" not in text
     assert text.count(HIDDEN) >= 7
@@ -184,7 +184,9 @@ def test_texts_of_others_stay_texts(text: str) -> None:
 @example("`" * 3000)
 def test_no_text_breaks_out_of_its_code_or_of_the_bound(text: str) -> None:
     for render in (preview_comment, drift_issue):
-        rendered, harmless = (render(_events(each), Occasion("jetson", 1), Redactor()) for each in (text, "x"))
+        rendered, harmless = (
+            render(_events(text_of_event), Occasion("jetson", 1), Redactor()) for text_of_event in (text, "x")
+        )
         assert len(rendered.encode()) <= LIMIT_BYTES
         assert_only_ours(rendered, text, harmless)
 

@@ -43,8 +43,8 @@ def _said(before: Json | None, after: Json | None) -> list[str]:
 def test_what_reservation_pods_get_is_read_from_the_objects_that_give_it(kind: str) -> None:
     settings = parse(KINDS[kind])
     everything = preview(None, KINDS[kind])
-    found = rungs((each.type, each.new.inputs or {}) for each in everything.steps if each.new is not None)
-    assert found == (settings.privileges if settings.overrides_apply else {})
+    result = rungs((step.type, step.new.inputs or {}) for step in everything.steps if step.new is not None)
+    assert result == (settings.privileges if settings.overrides_apply else {})
 
 
 @pytest.mark.parametrize("before", [stacks.rungs(), stacks.rungs_webhook()], ids=["policy", "webhook"])
@@ -111,7 +111,7 @@ def test_a_memory_that_a_host_tells_at_the_deployment_is_not_invented() -> None:
 
 
 def _sentences_of_memory(old: str, new: str) -> list[str]:
-    states = ({"metadata": {"name": "n", "labels": {"nvidia.com/gpu.memory": each}}} for each in (old, new))
+    states = ({"metadata": {"name": "n", "labels": {"nvidia.com/gpu.memory": memory}}} for memory in (old, new))
     kind = "kubernetes:core/v1:NodePatch"
     return sentences(record(step("update", "n", type_=kind, old=next(states), new=next(states))), Redactor())
 
@@ -131,8 +131,8 @@ def test_labels_of_many_nodes_in_one_resource_are_told_node_by_node() -> None:
         return {"labels": {"kai-anywhere.io/platform": "tegra"}, "nodes": nodes}
 
     kind = "kai-anywhere:index:ManyNodeLabels"
-    told = record(step("update", "n", type_=kind, old=all_of(a="1000", b="2000"), new=all_of(a="1000", b="3000")))
-    assert sentences(told, Redactor()) == ["Node `b`: KAI may share `3000` MiB of each GPU instead of `2000` MiB."]
+    recorded = record(step("update", "n", type_=kind, old=all_of(a="1000", b="2000"), new=all_of(a="1000", b="3000")))
+    assert sentences(recorded, Redactor()) == ["Node `b`: KAI may share `3000` MiB of each GPU instead of `2000` MiB."]
 
     labels = {"nvidia.com/gpu.memory": "1000", "kai-anywhere.io/platform": "tegra"}
     one = {"metadata": {"name": "a", "labels": labels}}
@@ -196,7 +196,7 @@ def test_the_first_and_the_last_deployment_are_told() -> None:
     assert "The pod guard comes: it judges pods that are made or changed from then on." in first
     assert "KAI scheduler is **removed**." in last
     assert "The pod guard goes: it judges pods that are made or changed from then on." not in last
-    assert any(each.endswith("is **deleted**, with everything in it.") for each in last)
+    assert any(line.endswith("is **deleted**, with everything in it.") for line in last)
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_the_first_and_the_last_deployment_are_told() -> None:
 )
 def test_a_host_says_when_its_container_runtime_restarts(op: str, said: str) -> None:
     def event(name: str) -> dict[str, Any]:
-        found = step(op, name, type_="command:remote:Command", old={"stdin": "a"}, new={"stdin": "b"})
-        metadata = found["resourcePreEvent"]["metadata"]
+        result = step(op, name, type_="command:remote:Command", old={"stdin": "a"}, new={"stdin": "b"})
+        metadata = result["resourcePreEvent"]["metadata"]
         metadata["urn"] = urn("Hosts$kai-anywhere:index:Host", "command:remote:Command", name)
-        return found
+        return result
 
     events = [event(f"hosts-gpu-1-{command}") for command in ("agent", "probe", "configured", "check")]
     assert sentences(read_events(lines(*events, summary())), Redactor()) == [said]
@@ -273,8 +273,8 @@ INPUTS = st.dictionaries(
 
 @given(st.sampled_from(KINDS_READ), INPUTS, INPUTS)
 def test_no_shape_of_values_ends_in_an_error(kind: str, old: Json, new: Json) -> None:
-    told = record(step("update", "n", type_=f"kubernetes:x:{kind}", old=old, new=new))
-    assert all(isinstance(sentence, str) for sentence in sentences(told, Redactor()))
+    recorded = record(step("update", "n", type_=f"kubernetes:x:{kind}", old=old, new=new))
+    assert all(isinstance(sentence, str) for sentence in sentences(recorded, Redactor()))
 
 
 @pytest.mark.parametrize(
@@ -288,8 +288,8 @@ def test_a_document_of_another_form_gives_nothing(document: str) -> None:
     assert rungs([("kubernetes:core/v1:NodePatch", node), ("kubernetes:core/v1:ConfigMap", config)]) == {}
 
 
-def _comment(told: Record) -> str:
-    return preview_comment(told, Occasion("jetson", 0), Redactor())
+def _comment(recorded: Record) -> str:
+    return preview_comment(recorded, Occasion("jetson", 0), Redactor())
 
 
 def test_the_comment_begins_with_what_changes_for_people() -> None:
@@ -319,9 +319,9 @@ def test_a_plan_that_people_do_not_notice_says_so() -> None:
 
 
 def test_a_cut_off_plan_claims_nothing() -> None:
-    told = read_events(lines(step("same", "x", new={})))
-    assert json.dumps(sentences(told, Redactor())) == "[]"
-    assert "What changes for people" not in _comment(told)
+    recorded = read_events(lines(step("same", "x", new={})))
+    assert json.dumps(sentences(recorded, Redactor())) == "[]"
+    assert "What changes for people" not in _comment(recorded)
 
 
 def test_many_beginnings_of_a_list_of_nodes_are_read_once() -> None:

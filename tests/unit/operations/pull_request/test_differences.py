@@ -44,8 +44,8 @@ def test_an_addition_has_no_old_value_and_a_removal_no_new_one() -> None:
 
 
 def test_without_the_providers_paths_inputs_are_compared() -> None:
-    found = differences(_step({"a": {"x": 1, "y": [1, 2]}, "b": 1}, {"a": {"x": 2, "y": [1, 3]}}), Redactor())
-    assert found == (
+    result = differences(_step({"a": {"x": 1, "y": [1, 2]}, "b": 1}, {"a": {"x": 2, "y": [1, 3]}}), Redactor())
+    assert result == (
         Difference("a.x", "1", "2"),
         Difference("a.y[1]", "2", "3"),
         Difference("b", "1", None),
@@ -72,8 +72,10 @@ def test_a_resource_is_looked_through_for_secrets_as_often_for_many_paths_as_for
         values = {f"k{number}": {"token": "x"} for number in range(count)}
         detailed = {path: {"diffKind": "update"} for path in values}
         redactor = _Counting()
-        found = differences(_step(values, values, detailed), redactor)
-        assert [(each.old, each.new) for each in found] == [('{"token": "[secret]"}', '{"token": "[secret]"}')] * count
+        result = differences(_step(values, values, detailed), redactor)
+        assert [(difference.old, difference.new) for difference in result] == [
+            ('{"token": "[secret]"}', '{"token": "[secret]"}')
+        ] * count
         calls.append(redactor.calls)
     assert calls[0] == calls[1]
 

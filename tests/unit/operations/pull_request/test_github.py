@@ -93,15 +93,15 @@ def test_a_passing_failure_of_a_question_is_asked_again(server: GitHubServer, gi
     assert len(server.posts) == 1
 
 
-@pytest.mark.parametrize(("told", "waits_s"), [("7", 7), ("3600", 60), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.5)])
+@pytest.mark.parametrize(("header", "waits_seconds"), [("7", 7), ("3600", 60), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.5)])
 def test_a_time_that_github_asks_for_is_waited_up_to_a_minute(
-    server: GitHubServer, github: GitHub, monkeypatch: pytest.MonkeyPatch, told: str, waits_s: float
+    server: GitHubServer, github: GitHub, monkeypatch: pytest.MonkeyPatch, header: str, waits_seconds: float
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr("operations.pull_request.github.time.sleep", waited.append)
-    server.failures["GET"], server.retry_after = [429], told
+    server.failures["GET"], server.retry_after = [429], header
     github.put_comment(7, f"{MARKER}\nx")
-    assert waited == [waits_s]
+    assert waited == [waits_seconds]
     assert len(server.posts) == 1
 
 

@@ -38,8 +38,8 @@ def _report(*events: Mapping[str, Any], status: int = 0) -> report.Report:
     return report.Report(stack="jetson", status=status, events=tuple(parse_events(lines(*events))[0]))
 
 
-def _posted(told: report.Report | str, verified: Verified | None = None) -> str:
-    return posted_comment(verified or Verified(CHANGES, (), resources=1), told, Occasion("jetson", 0), Redactor())
+def _posted(review: report.Report | str, verified: Verified | None = None) -> str:
+    return posted_comment(verified or Verified(CHANGES, (), resources=1), review, Occasion("jetson", 0), Redactor())
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -120,9 +120,9 @@ def test_long_names_of_files_hide_no_kind(name: str, *, listed_all: bool) -> Non
     }
     paths = tuple(f"{folder}{number:03}{name}.yaml" for folder in kinds for number in range(45))
     assert len({kind_of(path) for path in paths}) == len(kinds) == len(_KINDS) + 1
-    found = tuple(Finding(message="x" * 500, policy="p", pack="p", level="mandatory") for _ in range(100))
+    findings = tuple(Finding(message="x" * 500, policy="p", pack="p", level="mandatory") for _ in range(100))
     changes = Changes(paths, HEAD, listed_all=listed_all)
-    own, _ = _parts(_posted(_report(summary()), Verified(changes, found)))
+    own, _ = _parts(_posted(_report(summary()), Verified(changes, findings)))
     shown = own.split("#### Changed files")[1]
     assert len(shown.encode()) < 8_000
     assert "in the log of the run" not in shown
@@ -162,8 +162,8 @@ def test_steps_are_counted_here_whatever_the_branch_counts() -> None:
 
 
 def test_what_the_base_branchs_pack_finds_stands_in_its_own_part() -> None:
-    found = (Finding(message="privileged: true", policy="privilege", pack="p", level="mandatory", urn="u::web"),)
-    own, theirs = _parts(_posted(_report(summary()), Verified(CHANGES, found, resources=3)))
+    findings = (Finding(message="privileged: true", policy="privilege", pack="p", level="mandatory", urn="u::web"),)
+    own, theirs = _parts(_posted(_report(summary()), Verified(CHANGES, findings, resources=3)))
     assert "**The base branch's policy pack, with the stack's settings of the base branch, refuses 1 thing in" in own
     assert "- **blocks**: `privilege` on `web`" in own
     assert "blocks" not in theirs
@@ -189,8 +189,8 @@ def _events(text: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def _hostile(text: str) -> str:
-    found = (Finding(message=text, policy=text, pack=text, level="mandatory", urn=text),)
-    verified = Verified(Changes((text, f"policy/{text}"), HEAD, listed_all=True), found)
+    findings = (Finding(message=text, policy=text, pack=text, level="mandatory", urn=text),)
+    verified = Verified(Changes((text, f"policy/{text}"), HEAD, listed_all=True), findings)
     return _posted(_report(*_events(text)), verified)
 
 
@@ -230,9 +230,9 @@ def test_a_report_at_the_limit_is_rendered_within_seconds(text: str, tmp_path: P
 
 def test_thousands_of_findings_and_files_leave_room_for_what_the_base_branch_says() -> None:
     many = Changes(tuple(f"policy/{number}{'x' * 200}" for number in range(3000)), HEAD, listed_all=False)
-    found = tuple(Finding(message="x" * 500, policy="p", pack="p", level="mandatory") for _ in range(3000))
-    told = _report(*(finding(f"{number} {'y' * 300}") for number in range(3000)), summary(), status=1)
-    rendered = _posted(told, Verified(many, found, resources=3000))
+    findings = tuple(Finding(message="x" * 500, policy="p", pack="p", level="mandatory") for _ in range(3000))
+    review = _report(*(finding(f"{number} {'y' * 300}") for number in range(3000)), summary(), status=1)
+    rendered = _posted(review, Verified(many, findings, resources=3000))
     assert len(rendered.encode()) <= LIMIT_BYTES
     own, theirs = _parts(rendered)
     assert "refuses 3000 things" in own
@@ -245,11 +245,11 @@ def test_thousands_of_findings_and_files_leave_room_for_what_the_base_branch_say
 def test_the_base_branchs_pack_judges_the_plan() -> None:
     good = {"type": POD, "name": "good", "inputs": {"kind": "ConfigMap", "data": {"a": "b"}}}
     bad = {"type": POD, "name": "web", "inputs": PRIVILEGED}
-    found = base_pack.findings([good, bad], jetson(), "jetson")
-    assert {(each.policy, each.level, each.urn.rsplit("::", 1)[-1]) for each in found} == {
+    findings = base_pack.findings([good, bad], jetson(), "jetson")
+    assert {(finding.policy, finding.level, finding.urn.rsplit("::", 1)[-1]) for finding in findings} == {
         ("privilege", "mandatory", "web")
     }
-    assert "rule:   privileged" in found[0].message
+    assert "rule:   privileged" in findings[0].message
 
 
 @pytest.mark.parametrize(("stack", "refused"), [("jetson", False), ("x86", True)])
@@ -283,11 +283,11 @@ def test_a_pack_that_does_not_answer_is_told_not_passed(tmp_path: Path) -> None:
 
 def test_the_pack_gets_nothing_of_the_jobs_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-    told = tmp_path / "environment"
-    pack = _pack(tmp_path, f"env > '{told}'\nexec cat /dev/null")
+    file = tmp_path / "environment"
+    pack = _pack(tmp_path, f"env > '{file}'\nexec cat /dev/null")
     with pytest.raises(base_pack.NotJudgedError, match="the pack did not start"):
         base_pack.findings([], jetson(), "jetson", pack)
-    text = told.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8")
     assert "PATH=" in text
     assert TOKEN not in text
 

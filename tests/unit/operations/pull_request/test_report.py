@@ -24,9 +24,9 @@ EVENTS = (
 )
 
 
-def _written(folder: Path, *events: Mapping[str, Any], known: tuple[str, ...] = ()) -> Path:
+def _written(folder: Path, *events: Mapping[str, Any], secrets: tuple[str, ...] = ()) -> Path:
     file = folder / "preview.json"
-    report.write(file, "jetson", 0, parse_events(lines(*events))[0], Redactor(known))
+    report.write(file, "jetson", 0, parse_events(lines(*events))[0], Redactor(secrets))
     return file
 
 
@@ -42,23 +42,23 @@ def _refusal(file: Path) -> str:
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     read = report.read(_written(tmp_path, *EVENTS), "jetson")
-    told, direct = record_of(read.events), record(*EVENTS)
-    assert [(each.op, each.urn) for each in told.steps] == [(each.op, each.urn) for each in direct.steps]
-    assert told.findings == direct.findings
-    assert (told.warnings, told.counts, told.packs, told.complete) == (
+    recorded, direct = record_of(read.events), record(*EVENTS)
+    assert [(step.op, step.urn) for step in recorded.steps] == [(step.op, step.urn) for step in direct.steps]
+    assert recorded.findings == direct.findings
+    assert (recorded.warnings, recorded.counts, recorded.packs, recorded.complete) == (
         direct.warnings,
         direct.counts,
         direct.packs,
         True,
     )
-    assert [each.new and each.new.inputs for each in told.steps] == [
-        each.new and each.new.inputs for each in direct.steps
+    assert [step.new and step.new.inputs for step in recorded.steps] == [
+        step.new and step.new.inputs for step in direct.steps
     ]
 
 
 def test_the_planned_resources_are_those_that_stay(tmp_path: Path) -> None:
     planned = report.read(_written(tmp_path, *EVENTS), "jetson").resources()
-    assert [(each["name"], each["inputs"]) for each in planned] == [
+    assert [(step_of_plan["name"], step_of_plan["inputs"]) for step_of_plan in planned] == [
         ("kept", {"a": 1}),
         ("web", {"spec": {"replicas": 2}}),
     ]
@@ -78,7 +78,7 @@ def test_no_secret_is_handed_on(tmp_path: Path) -> None:
         diagnostic(f"debug {SECRET}", severity="debug"),
         {"preludeEvent": {"config": {"x": SECRET}}},
     )
-    text = _written(tmp_path, *events, known=(SECRET,)).read_text(encoding="utf-8")
+    text = _written(tmp_path, *events, secrets=(SECRET,)).read_text(encoding="utf-8")
     for hidden in (SECRET, "p-4711", "d-1", "d-2", "debug", "prelude"):
         assert hidden not in text
     assert text.count(HIDDEN) > 5
@@ -87,8 +87,8 @@ def test_no_secret_is_handed_on(tmp_path: Path) -> None:
 def test_a_preview_that_never_began_is_a_report_of_its_error(tmp_path: Path) -> None:
     file = tmp_path / "review" / "preview.json"
     report.write(file, "jetson", 1, [report.failure("no cluster")], Redactor())
-    told = record_of(report.read(file, "jetson").events)
-    assert (told.errors, told.complete) == (("no cluster",), False)
+    recorded = record_of(report.read(file, "jetson").events)
+    assert (recorded.errors, recorded.complete) == (("no cluster",), False)
 
 
 def _event(**content: object) -> dict[str, Any]:

@@ -81,4 +81,4 @@ def test_a_full_disk_leaves_no_half_of_what_is_posted_and_is_told_with_the_file(
             error = CliRunner().invoke(app, command).exception
         assert isinstance(error, OSError)
         assert error.filename == str(tmp_path / name)
-        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {each: whole[each] for each in left}
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {name: whole[name] for name in left}

@@ -31,7 +31,7 @@ def test_a_bill_has_every_package_and_every_hash_of_its_requirements(name: str) 
     text = (ROOT / _REQUIREMENTS[name]).read_text(encoding="utf-8")
     packages = [part for part in BILLS[name]["components"] if part["type"] == "library"]
     assert [f"{part['name']}=={part['version']}" for part in packages] == re.findall(r"(?m)^\S+==[^\s;]+", text)
-    hashes = [each["content"] for part in packages for each in part["externalReferences"][0]["hashes"]]
+    hashes = [digest["content"] for part in packages for digest in part["externalReferences"][0]["hashes"]]
     assert sorted(hashes) == sorted(re.findall(r"sha256:([0-9a-f]{64})", text))
     assert {part["properties"][0]["value"] for part in packages if "properties" in part} == set(
         re.findall(r" ; (.+?) \\", text)
@@ -53,7 +53,7 @@ def test_every_image_that_is_published_has_a_bill() -> None:
 
 def test_the_same_commit_has_the_same_bill_and_another_version_another_number() -> None:
     assert of_folder(ROOT, "1.2.3") == BILLS
-    numbers = {each["serialNumber"] for each in (*BILLS.values(), *of_folder(ROOT, "1.2.4").values())}
+    numbers = {bill["serialNumber"] for bill in (*BILLS.values(), *of_folder(ROOT, "1.2.4").values())}
     assert len(numbers) == 6
 
 

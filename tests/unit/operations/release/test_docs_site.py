@@ -53,7 +53,7 @@ def test_a_newer_version_becomes_the_latest_and_the_older_one_stays(tmp_path: Pa
     publish(_site(tmp_path, "two"), "v0.10.0", pages, ADDRESS)
     assert _everything(pages / "v0.9.0") == before
     listed = json.loads((pages / "versions.json").read_text(encoding="utf-8"))
-    assert [(each["version"], each["aliases"]) for each in listed] == [("v0.10.0", ["latest"]), ("v0.9.0", [])]
+    assert [(entry["version"], entry["aliases"]) for entry in listed] == [("v0.10.0", ["latest"]), ("v0.9.0", [])]
     assert (pages / "latest" / "only-two.svg").exists()
     assert not (pages / "latest" / "only-one.svg").exists()
 
@@ -81,8 +81,8 @@ def test_on_a_full_disk_the_site_stays_as_it_was_and_the_next_run_publishes(tmp_
     with room_for(50_000), pytest.raises(OperationError, match="can't be copied: "):
         publish(site, "v1.1.0", pages, ADDRESS)
     assert _everything(pages) == before
-    assert {each.name for each in pages.iterdir() if each.is_dir()} == {"v1.0.0", "latest"}
-    assert [each.version for each in publish(site, "v1.1.0", pages, ADDRESS)] == ["v1.1.0", "v1.0.0"]
+    assert {path.name for path in pages.iterdir() if path.is_dir()} == {"v1.0.0", "latest"}
+    assert [entry.version for entry in publish(site, "v1.1.0", pages, ADDRESS)] == ["v1.1.0", "v1.0.0"]
 
 
 def test_the_sitemap_has_every_page_so_that_another_version_opens_at_the_same_one(tmp_path: Path, pages: Path) -> None:

@@ -129,8 +129,8 @@ def test_an_api_without_a_server_is_told_before_a_namespace_waits_for_it(  # noq
     world.put(path, spec={"service": service})["status"] = {"conditions": [condition]}
     engine.destroy(world.target, "--yes")
     said = capsys.readouterr().err
-    told = "warning: APIService v1beta1.metrics.k8s.io has no server that answers (MissingEndpoints: no addresses)"
-    assert (told in said) is warns
+    warning = "warning: APIService v1beta1.metrics.k8s.io has no server that answers (MissingEndpoints: no addresses)"
+    assert (warning in said) is warns
     assert world.deleted == []
 
 
@@ -180,12 +180,12 @@ def test_what_a_destroy_waits_for_is_told_with_its_ways_out_once_and_again_now_a
     pod["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]}
     _during(monkeypatch, lambda: time.sleep(1))
     engine.destroy(world.target, "--yes")
-    told = capsys.readouterr().err
-    lines = [line for line in told.splitlines() if line.startswith("waiting for ")]
+    printed = capsys.readouterr().err
+    lines = [line for line in printed.splitlines() if line.startswith("waiting for ")]
     assert 2 <= len(lines) <= 6, "now and then, not at every look"
     assert "Job 'post-delete-cleanup' in namespace 'kai-scheduler'" in lines[0]
     assert "pod post-delete-cleanup-x: 0/1 nodes are available (0 s)" in lines[0]
-    assert told.count("delete job post-delete-cleanup") == 1
+    assert printed.count("delete job post-delete-cleanup") == 1
     monkeypatch.setattr("cluster.going._HOOK_SECONDS", 30.0)
     world.remember([release("kai-scheduler"), namespace("kai-scheduler")])
     engine.destroy(world.target, "--yes")
@@ -196,6 +196,6 @@ def test_pods_that_use_kai_are_named_before_it_goes(world: World, capsys: pytest
     world.remember([release("kai-scheduler")])
     world.put("/api/v1/namespaces/robots/pods/arm", spec={"schedulerName": "kai-scheduler"})
     engine.destroy(world.target, "--yes")
-    told = capsys.readouterr().err
-    assert "warning: KAI is used by 1 pod: robots/arm. They would run on without a scheduler" in told
-    assert "KAI deletes them when it is installed again" in told
+    printed = capsys.readouterr().err
+    assert "warning: KAI is used by 1 pod: robots/arm. They would run on without a scheduler" in printed
+    assert "KAI deletes them when it is installed again" in printed

@@ -115,7 +115,7 @@ class TestHealing:
         somebodys(world)
         plan = make_plan(stack_in(world), HEAL).plan
         assert plan.heals == []
-        assert [each for each in plan.stays if each.endswith("it is not this stack's.")]
+        assert [line for line in plan.stays if line.endswith("it is not this stack's.")]
         heal(world)
         assert world.deleted == []
 
@@ -125,8 +125,8 @@ class TestHealing:
         labels = {"owner": "helm", "name": "kai-scheduler", "version": "one", "status": "pending-install"}
         theirs = "/api/v1/namespaces/team/secrets/looks-like-it"
         world.put(theirs, labels=labels, creationTimestamp="2026-11-23T12:00:00Z")
-        [told] = [each for each in make_plan(stack_in(world), HEAL).plan.stays if "in namespace team" in each]
-        assert told.endswith("is pending-install since 2026-11-23T12:00:00Z: it is not this stack's.")
+        [line] = [line for line in make_plan(stack_in(world), HEAL).plan.stays if "in namespace team" in line]
+        assert line.endswith("is pending-install since 2026-11-23T12:00:00Z: it is not this stack's.")
         heal(world)
         assert world.deleted == [pending]
         assert theirs in world.objects
@@ -281,7 +281,7 @@ class TestRemoval:
         config = "/apis/kai.scheduler/v1/configs/kai-config"
         world.put(config, spec={"namespace": "kai-scheduler"})
         run(world, Choice(cluster=UID))
-        assert [each for each in (config, f"{ROLE}/kai-binder") if each in world.deleted] == (
+        assert [name for name in (config, f"{ROLE}/kai-binder") if name in world.deleted] == (
             [config, f"{ROLE}/kai-binder"] if goes else []
         )
 

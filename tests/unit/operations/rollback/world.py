@@ -51,7 +51,7 @@ KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 def owned(*resources: str, labels: Json | None = None) -> list[Json]:
     """Managed fields of resources of our stack."""
     fields: Json = {"f:metadata": {"f:labels": {f"f:{name}": {} for name in labels or {}}}}
-    return [{"manager": field_manager(STACK, each), "fieldsV1": fields} for each in resources]
+    return [{"manager": field_manager(STACK, resource), "fieldsV1": fields} for resource in resources]
 
 
 def of_helm(release: str) -> Json:
@@ -107,7 +107,7 @@ class World:
         labels = {"owner": "helm", "name": release, "version": str(version), "status": status}
         fields = [{"manager": "pulumi-kubernetes"}]
         made = self.put(path, labels=labels, creationTimestamp="2026-11-23T12:00:00Z", managedFields=fields)
-        stored = {"config": {"password": "secret"}, "hooks": [{"manifest": json.dumps(each)} for each in hooks]}
+        stored = {"config": {"password": "secret"}, "hooks": [{"manifest": json.dumps(hook)} for hook in hooks]}
         packed = base64.b64encode(gzip.compress(json.dumps(stored).encode()))
         made["data"] = {"release": base64.b64encode(packed).decode()}
         return path
@@ -134,7 +134,7 @@ class World:
         if cluster:
             provider = {"type": "pulumi:providers:kubernetes", "outputs": {"clusterIdentifier": cluster}}
             own.append({"urn": f"{_URN}pulumi:providers:kubernetes::kai-anywhere-cluster"} | provider)
-        operations = [{"resource": each, "type": "creating"} for each in pending]
+        operations = [{"resource": urn, "type": "creating"} for urn in pending]
         settled: Json = {"resources": own + listed} if listed or operations else {}
         state: Json = settled | {"pending_operations": operations}
         for name, deployment in (("settled.json", settled), ("state.json", state)):
@@ -175,10 +175,12 @@ class World:
         if path in self.objects:
             return httpx2.Response(200, json=self.objects[path])
         selector = request.url.params.get("labelSelector", "")
-        found = [each for place, each in self.objects.items() if _lists(path, place) and _selects(selector, each)]
+        manifests = [
+            manifest for place, manifest in self.objects.items() if _lists(path, place) and _selects(selector, manifest)
+        ]
         return (
-            httpx2.Response(200, json={"items": found})
-            if found or path.endswith(_LISTS)
+            httpx2.Response(200, json={"items": manifests})
+            if manifests or path.endswith(_LISTS)
             else httpx2.Response(404, json={})
         )
 
@@ -197,7 +199,9 @@ class World:
 
     def _let_go(self, path: str, manager: str) -> None:
         metadata = self.objects[path]["metadata"]
-        metadata["managedFields"] = [each for each in metadata.get("managedFields", ()) if each["manager"] != manager]
+        metadata["managedFields"] = [
+            managed_field for managed_field in metadata.get("managedFields", ()) if managed_field["manager"] != manager
+        ]
 
 
 _LISTS = ("/secrets", "/pods", "/nodes", "/namespaces", "/deployments")
@@ -226,8 +230,8 @@ def _lists(path: str, place: str) -> bool:
     return path in {"/".join([*parents, plural]), "/".join([*everywhere, plural])}
 
 
-def _selects(selector: str, each: Json) -> bool:
-    labels = each["metadata"].get("labels", {})
+def _selects(selector: str, manifest: Json) -> bool:
+    labels = manifest["metadata"].get("labels", {})
     if "status in (" in selector:
         return labels.get("owner") == "helm" and str(labels.get("status")).startswith("pending-")
     return all(labels.get(term.partition("=")[0]) == term.partition("=")[2] for term in selector.split(",") if term)

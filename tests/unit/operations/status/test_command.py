@@ -114,7 +114,7 @@ def test_what_the_user_may_not_see_is_a_warning_and_a_status_of_its_own(
     assert "what is free and what is Pending is not known" in done.stdout
     done = run("--json")
     assert done.returncode == ExitStatus.WARNINGS
-    assert [each["what"] for each in json.loads(done.stdout)["unseen"]] == ["pods"]
+    assert [gap["what"] for gap in json.loads(done.stdout)["unseen"]] == ["pods"]
 
 
 def test_a_cluster_that_does_not_answer_is_no_map(api: ApiServer, run: Callable[..., _Done]) -> None:

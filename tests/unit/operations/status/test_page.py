@@ -144,16 +144,16 @@ def _hostile(text: str) -> Status:
     node = gpu_node(text, labels={"kai-anywhere.io/platform": text, "nvidia.com/gpu.memory": text})
     held = reservation(text, node=text, uuid=text)
     pods = [held, share(text, text, node=text), waiting(f"{text} waits", message=text)]
-    known = status_of(nodes=[node], pods=pods, queues=[queue(text, used="1")], unseen=[Unseen("leases", text)])
-    return known.model_copy(update={"context": text, "server": text})
+    status = status_of(nodes=[node], pods=pods, queues=[queue(text, used="1")], unseen=[Unseen("leases", text)])
+    return status.model_copy(update={"context": text, "server": text})
 
 
 def test_few_nodes_are_unfolded_and_many_are_folded() -> None:
     def unfolded(nodes: int) -> int:
         read = _Read(page(_busy(nodes)))
-        there = [each for each, _ in read.all("details") if str(each["id"]).startswith("node-")]
+        there = [attributes for attributes, _ in read.all("details") if str(attributes["id"]).startswith("node-")]
         assert len(there) == nodes
-        return sum("open" in each for each in there)
+        return sum("open" in attributes for attributes in there)
 
     assert (unfolded(8), unfolded(9)) == (8, 0)
 
@@ -167,7 +167,7 @@ def test_what_was_not_seen_and_what_is_old_is_said_at_the_top() -> None:
 
 def test_without_a_script_nothing_is_missing_but_the_tools() -> None:
     read = _Read(page(_busy()))
-    assert [each.get("id") for _, each, _ in read.elements if "hidden" in each] == [None, "pause"]
+    assert [attributes.get("id") for _, attributes, _ in read.elements if "hidden" in attributes] == [None, "pause"]
     [tools] = [attributes for attributes, _ in read.all("div") if attributes.get("class") == "tools"]
     assert "hidden" in tools
 

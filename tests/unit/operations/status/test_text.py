@@ -56,15 +56,15 @@ def test_the_example_of_the_guide_is_what_is_printed() -> None:
 
 
 def test_a_pod_whose_container_ends_again_and_again_is_called_what_kubectl_calls_it() -> None:
-    held, told, user = reservation("g", uuid=None), reservation("h"), share("a", "g")
-    for crashes in (held, told, user):
+    held, without_uuid, user = reservation("g", uuid=None), reservation("h"), share("a", "g")
+    for crashes in (held, without_uuid, user):
         waits = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}
         crashes["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": waits}}]
-    status = status_of(nodes=[gpu_node("jetson-1", gpus=2)], pods=[held, told, user, share("b", "h")])
+    status = status_of(nodes=[gpu_node("jetson-1", gpus=2)], pods=[held, without_uuid, user, share("b", "h")])
     printed = _printed(status, 120)
     name = held["metadata"]["name"]
     assert f"GPU not answered yet by {name} (CrashLoopBackOff: back-off 5m0s); group g" in printed
-    assert f"GPU-1111, told by {told['metadata']['name']} 2d, now CrashLoopBackOff; group h" in printed
+    assert f"GPU-1111, told by {without_uuid['metadata']['name']} 2d, now CrashLoopBackOff; group h" in printed
     assert "robots/a  30000 MiB  CrashLoopBackOff, queue robots" in printed
     assert "robots/b  30000 MiB  running 2d, queue robots" in printed
     html = page(status)
@@ -145,9 +145,9 @@ def test_pods_that_could_not_be_read_leave_nothing_to_be_called_free() -> None:
 
 def test_nodes_that_could_not_be_read_are_not_counted_as_none() -> None:
     status = status_of(pods=[reservation("g"), share("a", "g")], unseen=[Unseen(NODES, "refused")])
-    told = status.summary
-    assert (told.nodes, told.gpus, told.shared_mib, told.taken_mib, told.free_mib) == (None,) * 5
-    assert (told.gpu_nodes, told.largest_free_mib, told.shares) == (None, None, 1)
+    summary = status.summary
+    assert (summary.nodes, summary.gpus, summary.shared_mib, summary.taken_mib, summary.free_mib) == (None,) * 5
+    assert (summary.gpu_nodes, summary.largest_free_mib, summary.shares) == (None, None, 1)
     printed = _printed(status)
     assert "Nodes could not be read: which GPUs there are, and what of them is free, is not known." in printed
     assert "1 pod with GPUs, 0 Pending." in printed
@@ -158,9 +158,9 @@ def test_nodes_that_could_not_be_read_are_not_counted_as_none() -> None:
 def test_of_a_node_that_is_gone_no_number_is_said() -> None:
     train = pod("train", node="old", limits={"nvidia.com/gpu": "1"})
     pods = [reservation("g", node="old"), share("a", "g", node="old"), train]
-    told = _printed(status_of(nodes=[gpu_node("jetson-1")], pods=pods))
-    assert "old  is gone\n  what it says of itself is not known\n" in told
-    assert "Pods whose GPU is not known:\n    robots/train  1 GPU  running 2d, queue robots" in told
+    printed = _printed(status_of(nodes=[gpu_node("jetson-1")], pods=pods))
+    assert "old  is gone\n  what it says of itself is not known\n" in printed
+    assert "Pods whose GPU is not known:\n    robots/train  1 GPU  running 2d, queue robots" in printed
 
 
 def test_in_a_narrow_terminal_what_is_taken_and_free_stands_below_its_bar() -> None:
@@ -202,7 +202,7 @@ def test_a_pod_whose_reason_nobody_says_is_not_passed_over() -> None:
 
 def _gpu(*mib: int, total: int | None = 100) -> Gpu:
     made = status_of(nodes=[gpu_node("jetson-1")], pods=[share("a", "g")]).nodes[0].gpus[0].shares[0]
-    shares: tuple[Share, ...] = tuple(made.model_copy(update={"mib": each}) for each in mib)
+    shares: tuple[Share, ...] = tuple(made.model_copy(update={"mib": mib_of_one}) for mib_of_one in mib)
     taken = sum(mib)
     free = None if total is None else total - taken
     return Gpu(

@@ -60,7 +60,7 @@ def test_a_cluster_that_is_away_is_said_once_and_asked_again() -> None:
 
 def test_json_is_a_document_per_look() -> None:
     documents = [json.loads(line) for line in _watched([_IDLE, _IDLE, _BUSY], as_json=True).splitlines()]
-    assert [each["summary"]["free_mib"] for each in documents] == [131000, 131000, 101000]
+    assert [document["summary"]["free_mib"] for document in documents] == [131000, 131000, 101000]
 
 
 def test_an_address_stays_as_it_is() -> None:

@@ -77,7 +77,7 @@ class Kai:
     @property
     def pods(self) -> list[Json]:
         """The pods that were made."""
-        return [each for each in self.made if each["kind"] == "Pod"]
+        return [manifest for manifest in self.made if manifest["kind"] == "Pod"]
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
         path = request.url.path
@@ -89,7 +89,9 @@ class Kai:
             case "POST":
                 return self._create(path, httpx2.Response(200, content=request.content).json())
             case "DELETE":
-                self.objects = {at: each for at, each in self.objects.items() if not f"{at}/".startswith(f"{path}/")}
+                self.objects = {
+                    at: manifest for at, manifest in self.objects.items() if not f"{at}/".startswith(f"{path}/")
+                }
                 return httpx2.Response(200, json={})
             case _:
                 return self._read(path)
@@ -119,7 +121,7 @@ class Kai:
         return httpx2.Response(201, json=content)
 
     def _read(self, path: str) -> httpx2.Response:
-        own = [each for at, each in self.objects.items() if at.startswith(f"{PODS}/")]
+        own = [manifest for at, manifest in self.objects.items() if at.startswith(f"{PODS}/")]
         lists = {"/api/v1/nodes": self.nodes, "/api/v1/pods": [*self.there, *own], PODS: own, QUEUES: self.queues}
         if path == RESERVATIONS:
             if self.holders is None:

@@ -289,8 +289,8 @@ def test_what_was_verified_is_told_where_the_rest_can_not_be(api: ApiServer, opt
     result = CliRunner().invoke(app, ["verify", "--pre", *options])
     assert 'with status 500: failed calling webhook "all.example.com"' in str(result.exception)
     assert result.stdout == ""
-    told = [line for line in result.stderr.splitlines() if line.startswith("held")]
-    assert [line.partition(":")[0] for line in told] == ["held    API server", "held    nodes", "held    room"]
+    lines = [line for line in result.stderr.splitlines() if line.startswith("held")]
+    assert [line.partition(":")[0] for line in lines] == ["held    API server", "held    nodes", "held    room"]
 
 
 def test_the_command_s_json_is_that_of_verify(run: Callable[..., tuple[int, str]]) -> None:

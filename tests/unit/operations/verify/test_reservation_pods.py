@@ -147,7 +147,9 @@ def test_the_pod_is_the_one_of_the_example(settings: StackSettings) -> None:
     ours: Any = copy.deepcopy(reservation_pod(settings, "jetson-1"))["spec"]
     theirs = example()["spec"]
     [own], [kais] = ours["containers"], theirs["containers"]
-    kais["resources"] = {kind: {name: str(n) for name, n in each.items()} for kind, each in kais["resources"].items()}
+    kais["resources"] = {
+        kind: {name: str(n) for name, n in amounts.items()} for kind, amounts in kais["resources"].items()
+    }
     del kais["imagePullPolicy"]
     assert own == kais
     assert {key: ours[key] for key in ("nodeName", "runtimeClassName", "serviceAccountName")} == {

@@ -88,14 +88,14 @@ def test_never_more_is_asked_for_than_others_leave(kai: Kai, cluster: Cluster, s
 def test_a_queue_s_limit_is_named_where_it_is_why_fewer_pods_run(
     kai: Kai, cluster: Cluster, settings: StackSettings
 ) -> None:
-    kai.queues = [dict(each) for each in queues(settings).values()]
+    kai.queues = [dict(queue) for queue in queues(settings).values()]
     step, _ = _verified(cluster, settings)
     assert step.says == "4 of 5 pods of 32750 MiB run, as planned.", "there the GPU decides"
     kai.made.clear()
-    for each in kai.queues:
-        if each["metadata"]["name"] == "default-queue":
-            gpu = each["spec"]["resources"]["gpu"] | {"limit": 0.6}
-            each["spec"] |= {"resources": each["spec"]["resources"] | {"gpu": gpu}}
+    for queue in kai.queues:
+        if queue["metadata"]["name"] == "default-queue":
+            gpu = queue["spec"]["resources"]["gpu"] | {"limit": 0.6}
+            queue["spec"] |= {"resources": queue["spec"]["resources"] | {"gpu": gpu}}
     kai.runs = 2
     step, _ = _verified(cluster, settings)
     assert step.outcome is Outcome.HELD
@@ -106,7 +106,7 @@ def test_a_queue_s_limit_is_named_where_it_is_why_fewer_pods_run(
 def test_where_no_pod_would_run_nothing_is_shown_and_so_nothing_holds(
     kai: Kai, cluster: Cluster, settings: StackSettings
 ) -> None:
-    kai.queues = [dict(each) for each in queues(settings).values()]
+    kai.queues = [dict(queue) for queue in queues(settings).values()]
     said = planned(read_snapshot(cluster), settings, "jetson-1", "default-parent-queue")
     assert said == (
         "by KAI's arithmetic no pod would run. Queue 'default-parent-queue' has queues below it: pods are submitted to "
@@ -195,7 +195,7 @@ def test_the_pods_use_no_gpu_memory_and_fit_the_strictest_namespace(
     kai: Kai, cluster: Cluster, settings: StackSettings
 ) -> None:
     _verified(cluster, settings)
-    [home] = [each for each in kai.made if each["kind"] == "Namespace"]
+    [home] = [manifest for manifest in kai.made if manifest["kind"] == "Namespace"]
     assert home["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     for pod in kai.pods:
         [container] = pod["spec"]["containers"]

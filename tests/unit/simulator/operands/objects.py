@@ -43,17 +43,17 @@ def rule(*, name: str = "n", feature: str = "system.name", op: str = "In", **ext
 
 def names(decision: Decision, kind: type, of: str) -> set[str]:
     """Names of the objects of kind `of` that changes of class `kind` are about."""
-    found = set()
+    names = set()
     for change in decision.changes:
         match change:
             case Apply(applied) if kind is Apply and applied["kind"] == of:
-                found.add(applied["metadata"]["name"])
+                names.add(applied["metadata"]["name"])
             case Merge(ref) | Delete(ref) if isinstance(change, kind) and ref.kind == of:
-                found.add(ref.name)
-    return found
+                names.add(ref.name)
+    return names
 
 
 def applied(decision: Decision, name: str, kind: str | None = None) -> Object:
     manifests = [change.manifest for change in decision.changes if isinstance(change, Apply)]
-    [found] = [m for m in manifests if m["metadata"]["name"] == name and kind in {None, m["kind"]}]
-    return found
+    [manifest] = [m for m in manifests if m["metadata"]["name"] == name and kind in {None, m["kind"]}]
+    return manifest

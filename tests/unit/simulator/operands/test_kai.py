@@ -231,12 +231,12 @@ def test_a_service_that_the_config_switches_off_is_deleted() -> None:
 def test_kai_is_ready_when_every_service_is_available_and_then_rests() -> None:
     first = kai.decide(kai_world())
     made = [{**change.manifest, "status": AVAILABLE} for change in first.changes if isinstance(change, Apply)]
-    services = (each for each in made if each["kind"] == "Deployment")
+    services = (manifest for manifest in made if manifest["kind"] == "Deployment")
     world = World(
         now="t",
         deployments=(deployment("kai-operator", "kai"), *services),
-        services=tuple(each for each in made if each["kind"] == "Service"),
-        service_accounts=tuple(each for each in made if each["kind"] == "ServiceAccount"),
+        services=tuple(manifest for manifest in made if manifest["kind"] == "Service"),
+        service_accounts=tuple(manifest for manifest in made if manifest["kind"] == "ServiceAccount"),
         kai_configs=(KAI_CONFIG,),
         scheduling_shards=(SHARD,),
     )

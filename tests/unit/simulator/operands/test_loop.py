@@ -172,15 +172,15 @@ def test_a_watch_that_ended_is_begun_where_it_was(running: Loop, api: ApiServer)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "line",
     [b'{"type": "ERROR", "object": {"kind": "Status", "code": 410}}\n', b'{"type": "ADDED", "obj\n'],
     ids=["too old", "no JSON"],
 )
-def test_a_watch_that_can_not_go_on_begins_anew_with_a_list(running: Loop, api: ApiServer, told: bytes) -> None:
+def test_a_watch_that_can_not_go_on_begins_anew_with_a_list(running: Loop, api: ApiServer, line: bytes) -> None:
     running.settle()
     watches = len(_watches(api))
     api.serve(NODES, EMPTY | {"items": [{"metadata": {"name": "missed", "annotations": dict([SIMULATED])}}]})
-    api.events[NODES].put(told)
+    api.events[NODES].put(line)
     api.events[NODES].put(None)
     assert _names(running.looks_again().nodes) == ["missed"]
     eventually(lambda: _watches(api)[watches:] == ["7"])

@@ -114,11 +114,11 @@ def test_two_programs_with_one_port_run_beside_each_other_and_their_children_end
         running = [await start(command, {}, tmp_path, tmp_path / f"{number}.log") for number in range(2)]
         for number, process in enumerate(running):
             log = tmp_path / f"{number}.log"
-            await asyncio.to_thread(eventually, partial(_child, log), within_s=20)
+            await asyncio.to_thread(eventually, partial(_child, log), within_seconds=20)
             child = _child(log)
             assert log.read_text().splitlines()[:2] == [f"::ffff:{process.address}", "reached itself"]
             await process.stop(5)
-            await asyncio.to_thread(eventually, partial(_gone, child), within_s=5)
+            await asyncio.to_thread(eventually, partial(_gone, child), within_seconds=5)
             assert await process.ended() == -signal.SIGTERM
 
     asyncio.run(run())

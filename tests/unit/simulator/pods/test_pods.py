@@ -37,12 +37,12 @@ def reserving(name: str, node: str = "x86-1", **said: Any) -> dict[str, Any]:  #
 
 def test_a_reservation_pod_is_told_a_gpu_that_no_other_of_its_node_has() -> None:
     pods = [reserving("a"), reserving("b"), reserving("c"), reserving("j", "jetson-1"), pod()]
-    first = [(each["metadata"]["name"], gpu) for each, gpu in reservation.answers(pods, NODES)]
+    first = [(pod["metadata"]["name"], gpu) for pod, gpu in reservation.answers(pods, NODES)]
     assert [name for name, _ in first] == ["a", "b", "j"], "x86-1 has two GPUs"
     assert len({gpu for _, gpu in first}) == 3
-    told = reserving("a", annotations={reservation.ANNOTATION: first[0][1]})
-    assert [gpu for _, gpu in reservation.answers([told, reserving("c")], NODES)] == [first[1][1]]
-    assert not list(reservation.answers([told], NODES))
+    reserved = reserving("a", annotations={reservation.ANNOTATION: first[0][1]})
+    assert [gpu for _, gpu in reservation.answers([reserved, reserving("c")], NODES)] == [first[1][1]]
+    assert not list(reservation.answers([reserved], NODES))
 
 
 def test_nothing_is_played_for_pods_that_do_not_run_that_go_or_that_a_real_node_has() -> None:
@@ -62,9 +62,9 @@ def test_only_kais_images_are_real_and_its_reservation_pods_are_not() -> None:
     "image", ["r:5000/kai/binder:v1@sha256:00", "binder", "r/kai/crd-upgrader:v1", "r/gpu-operator"]
 )
 def test_kwok_names_images_as_we_do(image: str) -> None:
-    found = json.dumps({"spec": {"containers": [{"image": image}]}})
-    answer = subprocess.run(["jq", stages._NAME], input=found, check=True, text=True, capture_output=True)
-    assert (json.loads(answer.stdout) in REAL) == is_real(json.loads(found))
+    text = json.dumps({"spec": {"containers": [{"image": image}]}})
+    answer = subprocess.run(["jq", stages._NAME], input=text, check=True, text=True, capture_output=True)
+    assert (json.loads(answer.stdout) in REAL) == is_real(json.loads(text))
 
 
 def test_kwok_leaves_real_pods_alone_and_keeps_nodes(tmp_path: Path) -> None:
@@ -101,7 +101,9 @@ def test_a_condition_keeps_the_time_since_when_it_holds() -> None:
     def since(*, ready: bool) -> str:
         patch = status.patch(seen, status.State({"running": {}}, ready=ready), "10.245.0.1")
         return next(
-            str(each["lastTransitionTime"]) for each in patch["status"]["conditions"] if each["type"] == "Ready"
+            str(condition["lastTransitionTime"])
+            for condition in patch["status"]["conditions"]
+            if condition["type"] == "Ready"
         )
 
     assert since(ready=False) == "2020-01-01T00:00:00Z"
