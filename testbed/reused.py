@@ -17,8 +17,8 @@ from testbed.store import Store
 _LEASES, _EVENTS, _NODES = b"/registry/leases/", b"/registry/events/", b"/registry/minions/"
 """What a cluster writes at any time: who runs, what happened, the nodes' heartbeats."""
 _LOOK_AGAIN_SECONDS = 0.3
-_QUIET_LOOKS = 3
-"""So many looks without a change, and a cluster counts as settled: controllers answer at once."""
+_QUIET_LOOKS = 5
+"""So many looks without a change, and a cluster counts as settled: on a busy machine controllers take a second."""
 _LOOKS = 60
 
 Content = Mapping[bytes, bytes]
@@ -111,20 +111,18 @@ def _settled(etcd: Store) -> Content:
 def _undo(etcd: Store, content: Content) -> bool:
     """Write what is wanted again and again until nobody writes anything else; tells whether it came to that.
 
-    Nodes come last: whoever gives them labels because of what is there would give them again.
+    Nodes come last: whoever gives them labels because of what is there would give them again. And they are looked at
+    again: that a device plugin is gone may be noted after they were written.
     """
     quiet = 0
     for _ in range(_LOOKS):
         now = etcd.all()
-        if _write(etcd, _of_rest(now), _of_rest(content)):
-            quiet = 0
-        elif quiet == 0:
-            _write(etcd, _without_leases(now), _without_leases(content))
-            quiet = 1
-        elif quiet == _QUIET_LOOKS:
+        changed = _write(etcd, _of_rest(now), _of_rest(content)) or _write(
+            etcd, _without_leases(now), _without_leases(content)
+        )
+        quiet = 0 if changed else quiet + 1
+        if quiet == _QUIET_LOOKS:
             return True
-        else:
-            quiet += 1
         time.sleep(_LOOK_AGAIN_SECONDS)
     return False
 
