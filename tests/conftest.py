@@ -151,7 +151,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Stop the simulator that is kept once there is nobody to have it: to wait takes one a tenth of a processor."""
+    """Stop the simulator that is kept once there is nobody to have it: one that waits takes processor time, too."""
     stash = item.config.stash
     if _REUSED in stash and item.path not in stash[_REUSING]:
         stash[_REUSED].stop()

@@ -390,10 +390,12 @@ def test_a_killed_simulator_takes_its_programs_along_and_the_next_start_has_them
 
 def test_down_leaves_no_process_and_up_has_them_again(folder: Path, judge: str) -> None:
     assert running(folder)
+    address = Layout.of(folder).kubeconfig.read_text(encoding="utf-8")
     simulator.down(folder)
     assert running(folder) == []
     assert list(processes.find(PODS, Layout.of(folder).folder)) == []
     assert not Layout.of(folder).pods.exists(), "no token is left"
     simulator.up(folder)
+    assert Layout.of(folder).kubeconfig.read_text(encoding="utf-8") == address, "the same port"
     with api.client(Layout.of(folder).kubeconfig) as client:
         eventually(lambda: is_ready(client, judge))
